@@ -1,0 +1,138 @@
+"""What a cluster reports to the controller. Every event is a frozen dataclass with a time (seconds) and a JSON form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .cluster import CellSpec, CellState
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events; `time_s` is the cluster's clock, in seconds since the run began."""
+
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(Event):
+    """The cluster is up, with these cells in their fixed order, core first."""
+
+    cells: tuple[CellSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionStarted(Event):
+    """The harness of an execution is running; `version` is the weight version that is served now."""
+
+    execution: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionFinished(Event):
+    """An execution ended. `outcome` is a `gyre.workload.schema.Outcome`.
+
+    `version_tokens` holds the tokens that the policy sampled under each weight version, oldest first: ((version, tokens), ...).
+    """
+
+    execution: int
+    outcome: str
+    version_tokens: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionScored(Event):
+    """An evaluation came back. `sample_tokens` are the lengths of the paths selected for training, empty if not valid."""
+
+    execution: int
+    valid: bool
+    score: float | None
+    sample_tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionLost(Event):
+    """An execution ended without anything to score (container lost, host died)."""
+
+    execution: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport(Event):
+    """A cell's serving meters since the run began; the last word on how busy a serving cell was.
+
+    `busy_s` is time with at least one request in flight (summed over engines, divided by the number of engines).
+    """
+
+    cell: int
+    running: int
+    waiting: int
+    kv_tokens: int
+    busy_s: float
+    prefill_s: float
+    decoded_tokens: int
+    prefilled_tokens: int
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class CellChanged(Event):
+    """A cell entered `state`."""
+
+    cell: int
+    state: CellState
+
+
+@dataclass(frozen=True, slots=True)
+class CellFailed(Event):
+    """A cell is gone; micro-steps that it had claimed and not returned are in the queue again."""
+
+    cell: int
+
+
+@dataclass(frozen=True, slots=True)
+class CellJoined(Event):
+    """A failed cell is back, serving."""
+
+    cell: int
+
+
+@dataclass(frozen=True, slots=True)
+class MicroStepClaimed(Event):
+    """A training cell took a micro-step from the queue."""
+
+    cell: int
+    step: int
+    micro_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class MicroStepDone(Event):
+    """A training cell returned a micro-step's gradient to the core."""
+
+    cell: int
+    step: int
+    micro_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateApplied(Event):
+    """The optimizer made its update; the core now holds weights `version`."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsPublished(Event):
+    """Every serving engine holds weights `version`."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timer(Event):
+    """A timer set by the controller rang."""
+
+    name: str

@@ -1,0 +1,1 @@
+"""Bundled workload profiles: data only, read through `gyre.workload.profile`."""
