@@ -41,7 +41,9 @@ _KEY: Final = {**dict.fromkeys(EVENTS.values(), "event"), **dict.fromkeys(COMMAN
 _FIELDS: Final = {kind: tuple(f.name for f in fields(kind)) for kind in _KEY}
 _HINTS: Final = {kind: get_type_hints(kind) for kind in _KEY}
 _encode: Final = json.JSONEncoder(
-    separators=(",", ":"), allow_nan=False, default=lambda value: {f.name: getattr(value, f.name) for f in fields(value)}
+    separators=(",", ":"),
+    allow_nan=False,
+    default=lambda value: {f.name: getattr(value, f.name) for f in fields(value)},
 ).encode
 
 
@@ -96,7 +98,9 @@ def from_line(line: str, number: int) -> Header | Entry:
         raw = json.loads(line)
         if "journal" in raw:
             if raw["journal"] != JOURNAL_VERSION:
-                raise JournalError(f"line {number}: journal version {raw['journal']}, this gyre reads {JOURNAL_VERSION}")
+                raise JournalError(
+                    f"line {number}: journal version {raw['journal']}, this gyre reads {JOURNAL_VERSION}"
+                )
             return Header(settings=raw["settings"], version=raw["journal"])
         kind = EVENTS[raw.pop("event")] if "event" in raw else COMMANDS[raw.pop("command")]
         hints = _HINTS[kind]

@@ -1,0 +1,164 @@
+"""Settings of a run: pydantic models, read from TOML, refused where a key is unknown or a value impossible."""
+
+from __future__ import annotations
+
+import tomllib
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from .controller import ControllerSettings
+from .errors import InputError
+from .policies import Policy, PolicySettings, find_policy
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class KvOnLeave(StrEnum):
+    """What becomes of the KV of requests in flight when their cell leaves serving."""
+
+    RECOMPUTE = "recompute"
+    MIGRATE = "migrate"
+
+
+class KvOnPublish(StrEnum):
+    """What becomes of KV when new weights are published."""
+
+    RECOMPUTE = "recompute"  # every sampled token then has log-probabilities of exactly one version
+    KEEP = "keep"
+
+
+class GroupOrder(StrEnum):
+    """In which order the workload's groups are dispatched."""
+
+    SHUFFLED = "shuffled"  # a new permutation each epoch, by seed
+    TRACE = "trace"  # as they stand in the trace
+
+
+class WorkloadSettings(_Settings):
+    """What is rolled out: a profile to draw from, or a trace to replay."""
+
+    profile: str | None = Field(default=None, description="bundled profile by name, or a profile file")
+    trace: str | None = Field(default=None, description="trace folder, or a recording in a format that gyre imports")
+    groups: int | None = Field(default=None, ge=1, description="distinct groups drawn from a profile")
+    order: GroupOrder = GroupOrder.SHUFFLED
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.profile is None) == (self.trace is None):
+            raise ValueError("give either a profile or a trace")
+        return self
+
+
+class ClusterSettings(_Settings):
+    """The cells and how they behave."""
+
+    hardware: str = Field(description="bundled hardware profile by name, or a file")
+    cells: int = Field(ge=1, description="cells that may train, the core included")
+    standalone_engines: int = Field(default=0, ge=0, description="engines that only serve, beside the cells")
+    capacity: int | None = Field(
+        default=None, ge=1, description="executions a cell serves; left out: from the hardware"
+    )
+    speed_share: float = Field(
+        default=0.5, gt=0, le=1, description="share of the unloaded decode speed that defines capacity"
+    )
+    kv_on_leave: KvOnLeave = KvOnLeave.RECOMPUTE
+    kv_on_publish: KvOnPublish = KvOnPublish.RECOMPUTE
+    rebalance: float = Field(
+        default=1.5, ge=1, description="load over the least load at which a thread changes its engine"
+    )
+
+
+class TrainingSettings(_Settings):
+    """Steps, batches and samples."""
+
+    steps: int = Field(default=48, ge=1, description="optimizer updates to make")
+    groups_per_step: int = Field(ge=1, description="B, groups that one step consumes")
+    group_size: int = Field(ge=1, description="N, executions in a group")
+    micro_step_tokens: int = Field(default=262_144, ge=1, description="most tokens in a micro-step")
+    max_paths: int = Field(default=5, ge=1, description="J_max, most paths trained of an execution")
+    score_attempts: int = Field(default=3, ge=1, description="evaluations tried before an execution is dropped")
+    min_group_members: int = Field(default=2, ge=1, description="fewest members with a valid score in a group")
+
+
+class LimitSettings(_Settings):
+    """Time limits of one execution, from its start."""
+
+    harness_timeout_s: float | None = Field(
+        default=None, gt=0, description="the harness ends itself; what it left is scored"
+    )
+    overall_timeout_s: float | None = Field(default=None, gt=0, description="the execution is ended and dropped")
+
+
+class FaultSettings(_Settings):
+    """Failures that the simulator draws, keyed by the seed."""
+
+    score_failure_rate: float = Field(default=0.0, ge=0, lt=1, description="share of evaluations that fail")
+    cell_mean_time_between_failures_s: float | None = Field(default=None, gt=0)
+    cell_repair_s: float = Field(default=600.0, gt=0)
+
+
+class RunSettings(_Settings):
+    """Everything that determines a simulated run."""
+
+    policy: str = "elastic"
+    policy_settings: dict[str, Any] = Field(default_factory=dict)
+    seed: int = Field(default=0, ge=0)
+    workload: WorkloadSettings
+    cluster: ClusterSettings
+    training: TrainingSettings
+    limits: LimitSettings = LimitSettings()
+    faults: FaultSettings = FaultSettings()
+
+    def make_policy(self) -> Policy:
+        """Build the policy; raise InputError for an unknown policy, an unknown key or an impossible value."""
+        kind = find_policy(self.policy)
+        return kind(validated(kind.Settings, self.policy_settings, f"policy {self.policy}"))
+
+    def resolved(self) -> RunSettings:
+        """Return these settings with every default of the policy written out."""
+        kind = find_policy(self.policy)
+        full: PolicySettings = validated(kind.Settings, self.policy_settings, f"policy {self.policy}")
+        return self.model_copy(update={"policy_settings": full.model_dump(mode="json", exclude_none=True)})
+
+    def controller_settings(self) -> ControllerSettings:
+        """Return the part that the controller needs."""
+        training = self.training
+        return ControllerSettings(
+            steps=training.steps,
+            groups_per_step=training.groups_per_step,
+            group_size=training.group_size,
+            micro_step_tokens=training.micro_step_tokens,
+            score_attempts=training.score_attempts,
+            min_group_members=training.min_group_members,
+        )
+
+
+def validated(kind: type[M], values: Any, where: str) -> M:
+    """Build a settings model; turn pydantic's report into one line that names `where` and the field."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "settings"
+        known = f"; known keys: {', '.join(kind.model_fields)}" if first["type"] == "extra_forbidden" else ""
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        raise InputError(f"{where}: {field}: {first['msg']}{known}{more}") from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file; raise InputError where it is missing or malformed."""
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); give an existing TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not TOML ({error})") from error

@@ -1,0 +1,83 @@
+"""The open step: the groups it took, and how much of their micro-steps is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from .groups import IllegalMoveError
+
+
+class StepPhase(StrEnum):
+    """Where the training side is between two boundaries."""
+
+    IDLE = "idle"  # no step is open
+    OPEN = "open"  # gradients accumulate, cells may join
+    UPDATING = "updating"  # the join window is closed, the core applies the update
+    PUBLISHING = "publishing"  # serving engines take the new weights
+
+
+STEP_MOVES: Final[dict[StepPhase, frozenset[StepPhase]]] = {
+    StepPhase.IDLE: frozenset({StepPhase.OPEN}),
+    StepPhase.OPEN: frozenset({StepPhase.UPDATING}),
+    StepPhase.UPDATING: frozenset({StepPhase.IDLE, StepPhase.PUBLISHING, StepPhase.OPEN}),
+    StepPhase.PUBLISHING: frozenset({StepPhase.IDLE}),
+}
+
+
+def pack(sample_tokens: Iterable[int], budget_tokens: int) -> tuple[int, ...]:
+    """Pack samples (tokens each) into micro-steps of at most `budget_tokens`, in order; return the tokens of each.
+
+    A sample longer than the budget is a micro-step of its own.
+    """
+    packed: list[int] = []
+    for tokens in sample_tokens:
+        if packed and packed[-1] + tokens <= budget_tokens:
+            packed[-1] += tokens
+        else:
+            packed.append(tokens)
+    return tuple(packed)
+
+
+@dataclass(slots=True)
+class Step:
+    """Training state between two updates. Micro-steps are numbered from 0 within a step."""
+
+    phase: StepPhase = StepPhase.IDLE
+    groups: list[int] = field(default_factory=list)
+    offered: int = 0
+    claims: dict[int, int] = field(default_factory=dict)  # micro-step -> cell that claimed it last
+    done: set[int] = field(default_factory=set)
+
+    def move(self, phase: StepPhase) -> None:
+        """Enter `phase`; raise IllegalMoveError where the table does not allow it."""
+        if phase not in STEP_MOVES[self.phase]:
+            raise IllegalMoveError(f"training cannot go from {self.phase} to {phase}")
+        self.phase = phase
+
+    def clear(self) -> None:
+        """Forget all groups and micro-steps."""
+        self.groups.clear()
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what was offered and done, keep the groups: their gradients were lost with the core."""
+        self.offered = 0
+        self.claims.clear()
+        self.done.clear()
+
+    def release(self, cell: int) -> None:
+        """Put what a cell claimed and did not return into the queue again."""
+        self.claims = {step: owner for step, owner in self.claims.items() if owner != cell or step in self.done}
+
+    @property
+    def unclaimed(self) -> int:
+        """Micro-steps in the queue that no cell has taken."""
+        return self.offered - len(self.claims)
+
+    @property
+    def all_done(self) -> bool:
+        """Whether every micro-step offered so far was returned."""
+        return len(self.done) == self.offered

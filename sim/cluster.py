@@ -1,0 +1,140 @@
+"""gyre's simulated cluster: SimPy runs what the scheduler sees, the compiled serving model runs the calls between."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import simpy
+
+from gyre import commands as cmd
+from gyre.commands import Command
+from gyre.config import RunSettings
+from gyre.controller import Controller
+from gyre.errors import InputError
+from gyre.events import Event, RunStarted, Timer
+from gyre.journal import Entry
+from gyre.workload.program import Program
+
+from .cells import Cells, build_cells
+from .context import Context
+from .hardware_profile import HardwareProfile
+from .rollouts import Rollouts
+from .sampler import GroupSampler
+from .serving import ServingModel
+from .trainer import Trainer
+
+
+class SimCluster:
+    """Drives one controller through a simulated run.
+
+    `record` gets every event and command, in the journal's order.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        program: Program,
+        hardware: HardwareProfile,
+        controller: Controller,
+        record: Callable[[Entry], None],
+    ) -> None:
+        cells = build_cells(settings, hardware, mean_context_tokens(program))
+        engines = [hardware.engine_spec()] * cells[-1].engines.stop
+        model = ServingModel(program, engines, rebalance=settings.cluster.rebalance)
+        self._context = Context(settings, hardware, program, simpy.Environment(), model, self.report)
+        self._controller = controller
+        self._record = record
+        self._inbox: deque[Event] = deque()
+        self._handling = False
+        self._cells = Cells(self._context, cells, lambda cell: self._trainer.cell_changed(cell))
+        self._trainer = Trainer(self._context, [cell.spec.gpus for cell in cells], self._cells.trains)
+        sampler = GroupSampler(program, settings.training.group_size, seed=settings.seed, order=settings.workload.order)
+        self._rollouts = Rollouts(self._context, sampler)
+        self._stopped = False
+        self._commands: dict[type[Command], Callable[[Any], None]] = {
+            cmd.DispatchGroup: self._rollouts.dispatch,
+            cmd.StartExecution: lambda command: self._rollouts.start(command.execution),
+            cmd.CancelExecution: lambda command: self._rollouts.cancel(command.execution),
+            cmd.ScoreExecution: lambda command: self._rollouts.score(command.execution, command.attempt),
+            cmd.SwitchRole: lambda command: self._cells.ask(command.cell, command.role),
+            cmd.OpenStep: lambda command: self._trainer.open(command.step),
+            cmd.OfferMicroSteps: self._trainer.offer,
+            cmd.CloseJoinWindow: lambda command: None,  # in the simulator a cell joins by its first claim
+            cmd.ApplyUpdate: self._trainer.apply,
+            cmd.PublishWeights: self._publish,
+            cmd.DropGroup: lambda command: None,
+            cmd.SetTimer: self._set_timer,
+            cmd.StopRun: self._stop,
+        }
+
+    def run(self) -> None:
+        """Run until the controller stops the run.
+
+        Raises:
+            InputError: nothing can happen any more though the run is not done.
+        """
+        self._cells.start()
+        self.report(RunStarted(0.0, self._cells.specs))
+        while not self._stopped:
+            horizon_s = self._context.env.peek()
+            ended = self._context.model.advance(max(horizon_s, self._context.model.now_s))
+            if ended is not None:
+                self._rollouts.ended(ended)
+            elif self._context.env.peek() == float("inf"):
+                raise InputError(self._stuck())
+            else:
+                self._context.env.step()
+
+    def report(self, event: Event) -> None:
+        """Give an event to the controller and carry out what it commands; events that this causes follow in order."""
+        self._inbox.append(event)
+        if self._handling:
+            return
+        self._handling = True
+        try:
+            while self._inbox and not self._stopped:
+                current = self._inbox.popleft()
+                self._record(current)
+                commands = self._controller.handle(current)
+                for command in commands:
+                    self._record(command)
+                self.execute(commands)
+        finally:
+            self._handling = False
+
+    def execute(self, commands: Sequence[Command]) -> None:
+        """Carry out commands in the order given."""
+        for command in commands:
+            self._commands[type(command)](command)
+
+    def _publish(self, command: cmd.PublishWeights) -> None:
+        self._cells.publish(command.version, lambda: self._rollouts.published(command.version))
+
+    def _set_timer(self, command: cmd.SetTimer) -> None:
+        def ring(_: simpy.Event) -> None:
+            self.report(Timer(self._context.now_s, command.name))
+
+        event = self._context.wait(command.at_s - self._context.now_s)
+        assert event.callbacks is not None
+        event.callbacks.append(ring)
+
+    def _stop(self, command: cmd.StopRun) -> None:
+        self._stopped = True
+        self._cells.report_loads()
+        while self._inbox:
+            self._record(self._inbox.popleft())
+
+    def _stuck(self) -> str:
+        pool = self._controller.pool
+        return (
+            f"nothing can happen any more at {self._context.now_s:.0f} s: {pool.running} executions run, {pool.ready_groups} "
+            f"groups are ready, training is {self._controller.step.phase}; the policy moves no cell that would go on"
+        )
+
+
+def mean_context_tokens(program: Program) -> int:
+    """Mean input of a call over a workload, in tokens, weighted by its output: what a decoding sequence holds."""
+    weight = program.output_tokens
+    return int((program.input_tokens * weight).sum() / max(1, int(weight.sum())))

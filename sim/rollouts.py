@@ -1,0 +1,147 @@
+"""The simulated executions: start, end, score, and which weight version sampled how many tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import simpy
+
+from gyre.commands import DispatchGroup
+from gyre.events import ExecutionFinished, ExecutionScored, ExecutionStarted
+from gyre.workload.program import Int64Array
+from gyre.workload.schema import Outcome
+
+from .context import Context
+from .draws import uniform
+from .sampler import GroupSampler
+from .serving import Ended, EndReason
+
+_SCORE_DRAW: Final = 102
+_OUTCOMES: Final = tuple(Outcome)
+Process = Generator[simpy.Event, Any, None]
+
+
+@dataclass(slots=True)
+class _Rollout:
+    row: int  # of the program
+    outcome: Outcome = Outcome.COMPLETED
+    generated_tokens: int = 0
+    version_tokens: list[tuple[int, int]] = field(default_factory=list)
+
+    def count(self, version: int, generated_tokens: int) -> None:
+        """Credit the tokens sampled since the last count to `version`."""
+        if generated_tokens > self.generated_tokens:
+            self.version_tokens.append((version, generated_tokens - self.generated_tokens))
+            self.generated_tokens = generated_tokens
+
+
+class Rollouts:
+    """Executions in flight, by number, and those that wait for a score."""
+
+    def __init__(self, context: Context, sampler: GroupSampler) -> None:
+        self._context = context
+        self._sampler = sampler
+        self._rollouts: dict[int, _Rollout] = {}
+        self._running: dict[int, None] = {}  # in the serving model, by start
+        self._output_tokens = _sums(context.program.output_tokens, context.program.call_start)
+        self.version = 0  # weights that the engines serve
+
+    def dispatch(self, command: DispatchGroup) -> None:
+        """Assign a row of the program to each execution of a group."""
+        rows = self._sampler.rows(command.group)
+        for execution, row in zip(command.executions, rows, strict=True):
+            self._rollouts[execution] = _Rollout(int(row))
+
+    def start(self, execution: int) -> None:
+        """Set up and run an execution."""
+        context, rollout = self._context, self._rollouts[execution]
+        rollout.outcome = _OUTCOMES[context.program.outcome[rollout.row]]
+        setup_s = float(context.program.setup_s[rollout.row])
+        context.report(ExecutionStarted(context.now_s, execution, self.version))
+        if rollout.outcome is Outcome.ENV_SETUP_FAILED:
+            context.env.process(self._fail_setup(execution, setup_s))
+            return
+        limits, now = context.settings.limits, context.now_s
+        self._running[execution] = None
+        context.model.start(
+            execution,
+            rollout.row,
+            setup_s=setup_s,
+            harness_deadline_s=now + (limits.harness_timeout_s or math.inf),
+            overall_deadline_s=now + (limits.overall_timeout_s or math.inf),
+        )
+
+    def _fail_setup(self, execution: int, setup_s: float) -> Process:
+        yield self._context.wait(setup_s)
+        if execution in self._rollouts:
+            self._context.report(ExecutionFinished(self._context.now_s, execution, Outcome.ENV_SETUP_FAILED, ()))
+
+    def ended(self, ended: Ended) -> None:
+        """The serving model ran an execution to its end, or to a time-out."""
+        rollout = self._rollouts[ended.execution]
+        del self._running[ended.execution]
+        rollout.count(self.version, ended.generated_tokens)
+        if ended.reason is EndReason.HARNESS_TIMEOUT:
+            rollout.outcome = Outcome.HARNESS_TIMEOUT
+        elif ended.reason is EndReason.OVERALL_TIMEOUT:
+            rollout.outcome = Outcome.OVERALL_TIMEOUT
+        tokens = tuple(rollout.version_tokens)
+        self._context.report(
+            ExecutionFinished(self._context.now_s, ended.execution, _reported(rollout.outcome), tokens)
+        )
+
+    def cancel(self, execution: int) -> None:
+        """Stop an execution; nothing more is reported of it."""
+        self._rollouts.pop(execution, None)
+        if execution in self._running:
+            del self._running[execution]
+            self._context.model.cancel(execution)
+
+    def published(self, version: int) -> None:
+        """Engines serve `version` from now on: credit what was sampled so far to the one before."""
+        running = list(self._running)
+        for execution, tokens in zip(running, self._context.model.generated_tokens(running), strict=True):
+            self._rollouts[execution].count(self.version, int(tokens))
+        self.version = version
+
+    # Scores
+
+    def score(self, execution: int, attempt: int) -> None:
+        """Evaluate a finished execution; the result comes after its scoring time."""
+        self._context.env.process(self._scoring(execution, attempt))
+
+    def _scoring(self, execution: int, attempt: int) -> Process:
+        context, rollout = self._context, self._rollouts[execution]
+        yield context.wait(float(context.program.scoring_s[rollout.row]))
+        rate = context.settings.faults.score_failure_rate
+        drawn = uniform(context.settings.seed, _SCORE_DRAW, execution, attempt)
+        if rollout.outcome is Outcome.SCORE_FAILED or drawn < rate:
+            context.report(ExecutionScored(context.now_s, execution, False, None, ()))
+            return
+        reward = float(context.program.reward[rollout.row])
+        score = None if math.isnan(reward) else reward
+        samples = self._sample_tokens(rollout)
+        del self._rollouts[execution]
+        context.report(ExecutionScored(context.now_s, execution, True, score, samples))
+
+    def _sample_tokens(self, rollout: _Rollout) -> tuple[int, ...]:
+        """Lengths of the selected paths; those of an execution that was cut short shrink with what it sampled."""
+        program = self._context.program
+        paths = program.path_tokens[program.path_start[rollout.row] : program.path_start[rollout.row + 1]]
+        share = min(1.0, rollout.generated_tokens / max(1, int(self._output_tokens[rollout.row])))
+        return tuple(math.ceil(tokens * share) for tokens in paths.tolist()) if share > 0 else ()
+
+
+def _reported(outcome: Outcome) -> str:
+    """An evaluation that fails is found when it is tried: until then the execution has simply completed."""
+    return Outcome.COMPLETED if outcome is Outcome.SCORE_FAILED else outcome
+
+
+def _sums(values: Int64Array, starts: Int64Array) -> Int64Array:
+    """Sum `values` over CSR rows."""
+    totals = np.concatenate([[0], np.cumsum(values)])
+    return totals[starts[1:]] - totals[starts[:-1]]

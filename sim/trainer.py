@@ -1,0 +1,107 @@
+"""The simulated training side: one queue of micro-steps, claimed by training cells; one update at the core."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Generator
+from typing import Any
+
+import simpy
+
+from gyre.commands import ApplyUpdate, OfferMicroSteps
+from gyre.events import MicroStepClaimed, MicroStepDone, UpdateApplied
+
+from .context import Context
+from .training import micro_step_s
+
+Process = Generator[simpy.Event, Any, None]
+
+
+class Trainer:
+    """Queue of the open step and the cells that work on it.
+
+    A cell claims a micro-step as soon as it is free, oldest policy version first. A satellite's first claim in a step is
+    preceded by the pull of the core's snapshot.
+    """
+
+    def __init__(self, context: Context, gpus: list[int], trains: Callable[[int], bool]) -> None:
+        self._context = context
+        self._gpus = gpus  # GPUs of each cell
+        self._trains = trains
+        self._step = -1
+        self._queue: list[tuple[int, int, int]] = []  # heap of (version, micro-step, tokens)
+        self._claims: dict[int, tuple[int, int, int]] = {}  # cell -> what it works on
+        self._work: dict[int, simpy.Process] = {}
+        self._joined: set[int] = set()  # cells that hold this step's snapshot
+        self._update: simpy.Process | None = None
+
+    def open(self, step: int) -> None:
+        """Begin a step with an empty queue; what a restarted step had in work is abandoned."""
+        for cell in list(self._work):
+            self._abandon(cell)
+        self._step = step
+        self._queue.clear()
+        self._joined = {0}
+
+    def offer(self, command: OfferMicroSteps) -> None:
+        """Put micro-steps into the queue and let free cells claim."""
+        for place, tokens in enumerate(command.tokens):
+            heapq.heappush(self._queue, (command.version, command.first + place, tokens))
+        self._claim_all()
+
+    def cell_changed(self, cell: int) -> None:
+        """A cell arrived in training or left it; what it had claimed goes back to the queue if it left."""
+        if self._trains(cell):
+            self._claim(cell)
+            return
+        self._joined.discard(cell)
+        claim = self._claims.get(cell)
+        if claim is not None:
+            heapq.heappush(self._queue, claim)
+            self._abandon(cell)
+            self._claim_all()
+        if cell == 0 and self._update is not None and self._update.is_alive:
+            self._update.interrupt("core failed")
+
+    def apply(self, command: ApplyUpdate) -> None:
+        """Make the optimizer's update at the core."""
+        self._update = self._context.env.process(self._updating(command.step))
+
+    def _updating(self, step: int) -> Process:
+        try:
+            yield self._context.wait(self._context.hardware.training.update_s)
+        except simpy.Interrupt:
+            return
+        self._context.report(UpdateApplied(self._context.now_s, step + 1))
+
+    def _abandon(self, cell: int) -> None:
+        del self._claims[cell]
+        self._work.pop(cell).interrupt("abandoned")
+
+    def _claim_all(self) -> None:
+        for cell in range(len(self._gpus)):
+            if not self._queue:
+                return
+            if self._trains(cell):
+                self._claim(cell)
+
+    def _claim(self, cell: int) -> None:
+        if not self._queue or cell in self._work:
+            return
+        claim = self._claims[cell] = heapq.heappop(self._queue)
+        self._work[cell] = self._context.env.process(self._train(cell, claim[1], claim[2]))
+        self._context.report(MicroStepClaimed(self._context.now_s, cell, self._step, claim[1]))
+
+    def _train(self, cell: int, micro_step: int, tokens: int) -> Process:
+        hardware = self._context.hardware
+        seconds = micro_step_s(hardware, tokens, self._gpus[cell])
+        if cell not in self._joined:
+            seconds += hardware.publish_s  # the pull of the snapshot
+        try:
+            yield self._context.wait(seconds)
+        except simpy.Interrupt:
+            return
+        self._joined.add(cell)
+        del self._claims[cell], self._work[cell]
+        self._context.report(MicroStepDone(self._context.now_s, cell, self._step, micro_step))
+        self._claim(cell)

@@ -1,0 +1,171 @@
+"""The controller against a plain cluster: closed forms of bounded staleness, and what must hold after every event."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loop_cluster import LoopCluster, cells
+
+from gyre import commands as cmd
+from gyre import events as ev
+from gyre.cluster import CellKind, CellRole
+from gyre.controller import Controller, ControllerSettings
+from gyre.errors import InputError
+from gyre.journal import from_line, to_line
+from gyre.policies import POLICIES, find_policy
+from gyre.replay import replay
+
+
+def make(policy: str, *, steps: int = 12, groups: int = 4, size: int = 2, **keys: Any) -> Controller:
+    kind = find_policy(policy)
+    return Controller(
+        ControllerSettings(steps=steps, groups_per_step=groups, group_size=size, micro_step_tokens=100),
+        kind(kind.Settings(**keys)),
+    )
+
+
+def staleness(journal: Sequence[Any]) -> list[int]:
+    """d = version being trained - version at dispatch, of every group offered, from the journal alone."""
+    return [entry.step - entry.version for entry in journal if isinstance(entry, cmd.OfferMicroSteps)]
+
+
+@pytest.mark.parametrize("eta, period_s", [(0, 14.0), (1, 7.0), (2, 14 / 3), (3, 4.0), (5, 4.0)])
+def test_bounded_staleness_period_is_the_closed_form(eta: int, period_s: float) -> None:
+    """SIMULATION.md 2.3: C 64, B 16, L 10, T 4: period max(T, B*L/C, (L + T)/(eta + 1)), staleness exactly eta."""
+    controller = make("async", steps=120, groups=16, size=1, phi=eta, mu=1)
+    controller.settings = ControllerSettings(steps=120, groups_per_step=16, group_size=1, micro_step_tokens=10**9)
+    cluster = LoopCluster(controller, cells(2, 64), lambda _: 10.0, train_s_per_token=4.0 / 1600)
+    journal = cluster.run()
+    updates = [entry.time_s for entry in journal if isinstance(entry, ev.UpdateApplied)]
+    assert (updates[-1] - updates[59]) / 60 == pytest.approx(period_s, rel=1e-9)
+    assert set(staleness(journal)[-16:]) == {eta}
+
+
+@pytest.mark.parametrize("eta", [0, 1, 2, 3, 5])
+def test_bounded_staleness_when_serving_binds(eta: int) -> None:
+    """SIMULATION.md 2.3 with C 16: 14 at eta 0, else 10."""
+    controller = make("async", steps=120, groups=16, size=1, phi=eta, mu=1)
+    cluster = LoopCluster(controller, cells(2, 16), lambda _: 10.0, train_s_per_token=4.0 / 1600)
+    updates = [entry.time_s for entry in cluster.run() if isinstance(entry, ev.UpdateApplied)]
+    assert (updates[-1] - updates[59]) / 60 == pytest.approx(14.0 if eta == 0 else 10.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("phi, mu", [(0, 1), (1, 1), (0.5, 2), (1, 3), (2.25, 4)])
+def test_mean_staleness_of_boundary_dispatch(policy: str, phi: float, mu: int) -> None:
+    """SIMULATION.md 2.10: phi + (mu - 1)/2 whatever the lengths, over whole bursts once the queue is filled."""
+    rng = random.Random(7)
+    lengths = [rng.lognormvariate(0, 1) for _ in range(100_000)]
+    controller = make(policy, steps=600 * mu, groups=4, size=2, phi=phi, mu=mu)
+    journal = LoopCluster(controller, cells(3, 16), lambda e: lengths[e], switch_s=0.1, publish_s=0.1).run()
+    values = staleness(journal)
+    mean = sum(values) / len(values)
+    # Groups dispatched into the first, unfilled queue wait less: at most Q_b groups of at most Q_b/B versions.
+    assert mean == pytest.approx(phi + (mu - 1) / 2, abs=(phi + mu) ** 2 * 4 / len(values) + 1e-9)
+
+
+def check_invariants(controller: Controller, event: ev.Event, commands: Sequence[cmd.Command]) -> None:
+    pool = controller.pool
+    assert 0 <= pool.running <= pool.water_level
+    assert pool.pending_groups + pool.ready_groups + len(controller.step.groups) == pool.outstanding_groups
+    dispatched = [c for c in commands if isinstance(c, cmd.DispatchGroup)]
+    started = isinstance(event, (ev.RunStarted, ev.WeightsPublished))
+    assert not dispatched or started or pool.outstanding_groups == len(dispatched)  # a burst without any update
+    assert all(c.version == controller.published_version for c in dispatched)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    policy=st.sampled_from(sorted(POLICIES)),
+    seed=st.integers(0, 10**6),
+    phi=st.sampled_from([0.0, 0.5, 1.0, 2.0]),
+    mu=st.integers(1, 3),
+    streaming=st.booleans(),
+    count=st.integers(2, 5),
+    standalone=st.integers(0, 2),
+    loss=st.sampled_from([0.0, 0.3, 0.7]),
+)
+def test_any_run_trains_every_group_at_most_once_and_replays_to_the_byte(
+    policy: str, seed: int, phi: float, mu: int, streaming: bool, count: int, standalone: int, loss: float
+) -> None:
+    rng = random.Random(seed)
+    lengths = [rng.lognormvariate(0, 1.5) for _ in range(5_000)]
+    lost = [rng.random() < loss for _ in range(5_000)]
+    keys = {"phi": phi, "mu": mu, "streaming": streaming}
+    cluster = LoopCluster(
+        make(policy, **keys),
+        cells(count, 3, standalone),
+        lambda e: lengths[e % 5_000],
+        outcome=lambda e: "overall_timeout" if lost[e % 5_000] else "completed",
+        valid=lambda e, attempt: (e + attempt) % 7 != 0,
+        switch_s=0.3,
+        publish_s=0.2,
+        check=check_invariants,
+    )
+    journal = cluster.run()
+    offered = [entry.group for entry in journal if isinstance(entry, cmd.OfferMicroSteps)]
+    assert len(offered) == len(set(offered))
+    done = [(entry.step, entry.micro_step) for entry in journal if isinstance(entry, ev.MicroStepDone)]
+    assert len(done) == len(set(done))
+    assert [entry.version for entry in journal if isinstance(entry, ev.UpdateApplied)] == list(range(1, 13))
+    again = make(policy, **keys)
+    assert replay([from_line(to_line(entry), 2) for entry in journal], again) == []
+    assert (again.version, again.pool.water_level) == (cluster.controller.version, cluster.controller.pool.water_level)
+
+
+def test_elastic_moves_keep_the_published_rules() -> None:
+    """QwenGyre 1-4: core first, one after another, w <= C_R - C_e at every move, all back at the boundary."""
+    rng = random.Random(3)
+    lengths = [rng.lognormvariate(0, 1.2) for _ in range(20_000)]
+    moves: list[tuple[int, CellRole]] = []
+
+    def check(controller: Controller, event: ev.Event, commands: Sequence[cmd.Command]) -> None:
+        to_training = [c for c in commands if isinstance(c, cmd.SwitchRole) and c.role is CellRole.TRAINING]
+        assert len(to_training) <= 1
+        for move in to_training:
+            # C_R was already lowered by the capacity of the cell that leaves.
+            assert controller.pool.water_level <= controller.fleet.serving_capacity
+            ahead = [cell for cell in controller.fleet.cells if cell.index < move.cell]
+            assert all(cell.training for cell in ahead)
+            assert controller.fleet.cells[move.cell].spec.kind is not CellKind.STANDALONE
+        if isinstance(event, ev.WeightsPublished):
+            assert all(cell.role is CellRole.SERVING or cell.index == 0 for cell in controller.fleet.cells)
+        moves.extend((c.cell, c.role) for c in commands if isinstance(c, cmd.SwitchRole))
+
+    LoopCluster(
+        make("elastic", steps=100, groups=8, size=4, phi=0.5, mu=2),
+        cells(4, 10, 1),
+        lambda e: lengths[e],
+        switch_s=0.05,
+        train_s_per_token=0.01,
+        check=check,
+    ).run()
+    assert {cell for cell, role in moves if role is CellRole.TRAINING} == {0, 1, 2, 3}
+
+
+def test_scores_are_tried_again_within_the_budget_then_the_execution_is_dropped() -> None:
+    controller = make("colocate", steps=1, groups=1, size=3, phi=0, mu=1)
+    journal = LoopCluster(controller, cells(1, 3), lambda _: 1.0, valid=lambda e, a: e != 1 and (e, a) != (2, 0)).run()
+    attempts = [(c.execution, c.attempt) for c in journal if isinstance(c, cmd.ScoreExecution)]
+    assert sorted(attempts) == [(0, 0), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]
+    offer = next(c for c in journal if isinstance(c, cmd.OfferMicroSteps))
+    assert sum(offer.tokens) == 200  # two members of three, 100 tokens each
+
+
+def test_a_run_in_which_every_group_is_dropped_ends_with_one_clear_line() -> None:
+    cluster = LoopCluster(make("elastic"), cells(2, 8), lambda _: 1.0, outcome=lambda _: "overall_timeout")
+    with pytest.raises(InputError, match="dropped"):
+        cluster.run()
+
+
+def test_user_policies_load_by_module_and_class() -> None:
+    assert find_policy("gyre.policies.elastic:Elastic") is POLICIES["elastic"]
+    with pytest.raises(InputError, match="choose one of"):
+        find_policy("no-such")
+    with pytest.raises(InputError, match="no subclass"):
+        find_policy("gyre.errors:InputError")
