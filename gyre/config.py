@@ -62,6 +62,7 @@ class ClusterSettings(_Settings):
 
     hardware: str = Field(description="bundled hardware profile by name, or a file")
     cells: int = Field(ge=1, description="cells that may train, the core included")
+    gpus_per_cell: int | None = Field(default=None, ge=1, description="GPUs of a cell; left out: as the hardware says")
     standalone_engines: int = Field(default=0, ge=0, description="engines that only serve, beside the cells")
     capacity: int | None = Field(
         default=None, ge=1, description="executions a cell serves; left out: from the hardware"

@@ -1,0 +1,66 @@
+"""The `gyre` command. Commands are imported only when they are asked for, so that `gyre --help` is quick."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import sys
+from typing import Any, Final
+
+import click
+
+from .. import __version__
+from ..errors import InputError
+
+_COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "compare": ("compare", "Compare policies side by side on one workload, at equal GPUs and equal staleness."),
+    "simulate": ("simulate", "Simulate one policy on one workload."),
+    "report": ("report", "Draw the report of a results folder again."),
+    "trace": ("trace", "Import, describe, fit and generate workloads."),
+}
+_BAD_INPUT: Final = 2
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class _Commands(click.Group):
+    """A group whose commands live in modules of their own, imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command = getattr(importlib.import_module(f".{_COMMANDS[cmd_name][0]}", __name__), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            _fail(str(error))
+        except OSError as error:
+            if error.errno in _NO_SPACE:
+                _fail(f"{error.filename or 'output'}: no space left on the disk; free some, then run again with --resume")
+            raise
+
+
+def _fail(message: str) -> None:
+    click.echo(f"gyre: {' '.join(message.split())}", err=True)
+    sys.exit(_BAD_INPUT)
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="gyre")
+def main() -> None:
+    """Schedule online reinforcement learning of LLM agents, and simulate it.
+
+    Start with `gyre compare nl2repo-122b`.
+    """
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a user's own policy, given as module:Class, stands in the working folder

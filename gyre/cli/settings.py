@@ -1,0 +1,131 @@
+"""From profile, settings file and flags to the settings of a run; each overrides the one before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from ..config import RunSettings, read_toml, validated
+from ..errors import InputError
+from ..workload.profile import load_profile
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What a trace does not say and a profile does. Sizes are those of the published 122B setting.
+_TRACE_DEFAULTS: Final[dict[str, Any]] = {
+    "cluster": {"hardware": "qwen3.5-122b-tp8", "cells": 8},
+    "training": {"groups_per_step": 16, "group_size": 8, "steps": 48},
+}
+
+
+def workload_options(command: F) -> F:
+    """Add the options that say what is run, on what, and where results go."""
+    options = [
+        click.argument("profile", required=False),
+        click.option("--trace", type=click.Path(path_type=Path), help="Replay a trace folder or a recording instead."),
+        click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="TOML file of settings."),
+        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Any setting, e.g. cluster.cells=6."),
+        click.option("--steps", type=click.IntRange(1), help="Optimizer updates to make."),
+        click.option("--cells", type=click.IntRange(1), help="Cells that may train."),
+        click.option("--hardware", help="Hardware profile, by name or file."),
+        click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the results."),
+        click.option("--resume", is_flag=True, help="Go on with what a stopped run left in --out."),
+        click.option("--json", "as_json", is_flag=True, help="Print figures as JSON."),
+        click.option("--dry-run", is_flag=True, help="Print the resolved settings and stop."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def base_settings(
+    profile: str | None,
+    trace: Path | None,
+    settings_file: Path | None,
+    overrides: tuple[str, ...],
+    flags: Mapping[str, Any],
+) -> RunSettings:
+    """Resolve the settings of a run without its policy's own keys.
+
+    `flags` maps dotted keys to values; None means not given.
+
+    Raises:
+        InputError: no or two workloads, an unknown key, an impossible value, an unreadable file.
+    """
+    given: dict[str, Any] = read_toml(settings_file) if settings_file else {}
+    source = dict(given.get("workload", {}))
+    if profile is not None or trace is not None:
+        source.pop("profile", None)
+        source.pop("trace", None)
+    if profile is not None:
+        source["profile"] = profile
+    if trace is not None:
+        source["trace"] = str(trace)
+    if ("profile" in source) == ("trace" in source):
+        raise InputError("say what to run: either a PROFILE (gyre trace describe --help lists them) or --trace PATH")
+    values = _of_profile(source["profile"]) if "profile" in source else _TRACE_DEFAULTS
+    values = _merged(values, given | {"workload": source})
+    for key, value in flags.items():
+        if value is not None:
+            values = _merged(values, _nested(key, value))
+    for override in overrides:
+        values = _merged(values, _nested(*parse_assignment(override)))
+    return validated(RunSettings, values, str(settings_file) if settings_file else "settings")
+
+
+def _of_profile(name: str) -> dict[str, Any]:
+    profile = load_profile(name)
+    limits = {"harness_timeout_s": profile.timeouts.harness_s, "overall_timeout_s": profile.timeouts.overall_s}
+    return {
+        "cluster": {"hardware": profile.hardware, "cells": profile.cells},
+        "training": profile.training.model_dump(),
+        "limits": {key: value for key, value in limits.items() if value is not None},
+    }
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Split `key=value`; a value is JSON where it can be (numbers, true, lists), else text."""
+    key, separator, raw = text.partition("=")
+    if not separator or not key:
+        raise InputError(f"{text!r}: expected KEY=VALUE")
+    try:
+        return key.strip(), json.loads(raw)
+    except json.JSONDecodeError:
+        return key.strip(), raw
+
+
+def _nested(key: str, value: Any) -> dict[str, Any]:
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    assert isinstance(value, dict)
+    return value
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def with_variant(settings: RunSettings, variant: str, shared_keys: Mapping[str, Any]) -> RunSettings:
+    """Give the settings one policy, written `name[,key=value...]`.
+
+    Keys are the policy's own (`mu=1`, `streaming=true`) or dotted settings (`cluster.standalone_engines=16`).
+    `shared_keys` are policy settings given for all variants.
+    """
+    name, *assignments = variant.split(",")
+    policy_keys, rest = dict(shared_keys), settings.model_dump(mode="json")
+    for assignment in assignments:
+        key, value = parse_assignment(assignment)
+        if "." in key:
+            rest = _merged(rest, _nested(key, value))
+        else:
+            policy_keys[key] = value
+    rest |= {"policy": name, "policy_settings": policy_keys}
+    return validated(RunSettings, rest, f"--policy {variant}").resolved()

@@ -1,0 +1,54 @@
+"""From the settings of a run to the program that it replays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from ..config import RunSettings
+from .compile import compile_program
+from .findings import Report
+from .generate import generate
+from .human_waits import replace_human_waits
+from .importers import import_trace
+from .profile import load_profile
+from .program import Program
+from .trace import Trace, is_trace
+from .validate import load
+
+MOST_DRAWN_GROUPS: Final = 256  # later groups of a run repeat these in a new order
+
+
+def load_program(settings: RunSettings) -> Program:
+    """Return the workload of a run as a program.
+
+    A profile is drawn with the run's seed; a trace is read, or imported from a recording, and people's waits are replaced.
+
+    Raises:
+        InputError: the workload cannot be found, read or replayed.
+    """
+    workload, training = settings.workload, settings.training
+    if workload.profile is not None:
+        needed = min(training.steps * training.groups_per_step, MOST_DRAWN_GROUPS)
+        profile = load_profile(workload.profile)
+        sized = profile.model_copy(
+            update={"training": profile.training.model_copy(update={"group_size": training.group_size})}
+        )
+        trace = generate(sized, groups=workload.groups or needed, seed=settings.seed)
+    else:
+        assert workload.trace is not None
+        trace, _ = load_trace(Path(workload.trace), seed=settings.seed)
+    return compile_program(trace, max_paths=training.max_paths)
+
+
+def load_trace(path: Path, *, seed: int) -> tuple[Trace, Report]:
+    """Read a trace folder, or import a recording; replace the waits of people. Report what was found and repaired.
+
+    Raises:
+        InputError: the path holds no trace, or one that cannot be replayed.
+    """
+    trace, report = load(path) if is_trace(path) else import_trace(path)
+    report.raise_if_fatal(str(path))
+    if trace.executions["human_in_loop"].any():
+        trace = replace_human_waits(trace, seed=seed)[0]
+    return trace, report

@@ -1,0 +1,80 @@
+"""Simulate one run: settings in, journal entries out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gyre.cluster import CellKind
+from gyre.config import RunSettings
+from gyre.controller import Controller
+from gyre.errors import InputError
+from gyre.journal import Entry
+from gyre.policies import AsyncSettings
+from gyre.workload.load import load_program
+from gyre.workload.program import Program
+
+from .cluster import SimCluster
+from .hardware_profile import HardwareProfile, load_hardware
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that is ready to be simulated: settings, and what they name, loaded."""
+
+    settings: RunSettings
+    program: Program
+    hardware: HardwareProfile
+
+    def simulate(self, record: Callable[[Entry], None]) -> Controller:
+        """Simulate the run; `record` gets every event and command. Return the controller as it stands at the end.
+
+        Raises:
+            InputError: the settings cannot work (no step can be made, a request fits no engine).
+        """
+        controller = Controller(self.settings.controller_settings(), self.settings.make_policy())
+        SimCluster(self.settings, self.program, self.hardware, controller, record).run()
+        return controller
+
+    def with_policy(self, settings: RunSettings) -> Run:
+        """Return the same workload under other settings of policy and cluster."""
+        return Run(settings, self.program, load_cell(settings))
+
+
+def prepare(settings: RunSettings) -> Run:
+    """Load what the settings name, and check that they fit each other.
+
+    Raises:
+        InputError: a file is missing or malformed, or settings contradict each other.
+    """
+    check(settings)
+    return Run(settings, load_program(settings), load_cell(settings))
+
+
+def load_cell(settings: RunSettings) -> HardwareProfile:
+    """Return the hardware of a run, with the cell size that the settings ask for."""
+    hardware = load_hardware(settings.cluster.hardware)
+    gpus = settings.cluster.gpus_per_cell
+    if gpus is None:
+        return hardware
+    if gpus % hardware.engine.gpus_per_engine:
+        raise InputError(
+            f"cluster.gpus_per_cell: {gpus} is no multiple of the {hardware.engine.gpus_per_engine} GPUs of an engine of "
+            f"{hardware.name}"
+        )
+    return hardware.model_copy(update={"cell": hardware.cell.model_copy(update={"gpus": gpus})})
+
+
+def check(settings: RunSettings) -> None:
+    """Raise InputError where a policy cannot work on the cluster that the settings describe."""
+    policy, cells = settings.make_policy().settings, settings.cluster.cells
+    if not isinstance(policy, AsyncSettings):
+        return
+    serving = cells + settings.cluster.standalone_engines - (policy.train_cells or 1)
+    if serving < 1:
+        raise InputError(
+            f"policy async: train_cells: {policy.train_cells or 1} of {cells} cells train, none is left to serve; "
+            "give more cells, fewer train_cells or standalone_engines"
+        )
+    if (policy.train_cells or 1) > cells:
+        raise InputError(f"policy async: train_cells: {policy.train_cells} is more than the {cells} {CellKind.CORE} and satellites")
