@@ -63,7 +63,7 @@ class OpenStep(Command):
 
 @dataclass(frozen=True, slots=True)
 class OfferMicroSteps(Command):
-    """Put one group's micro-steps into the queue; `tokens[i]` belongs to micro-step `first + i`.
+    """Put one group's micro-steps into the queue; `samples[i]` are the lengths in tokens of micro-step `first + i`.
 
     Training cells claim the oldest `version` first (the version at the group's dispatch).
     """
@@ -72,7 +72,12 @@ class OfferMicroSteps(Command):
     group: int
     version: int
     first: int
-    tokens: tuple[int, ...]
+    samples: tuple[tuple[int, ...], ...]
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Tokens of each micro-step."""
+        return tuple(sum(micro_step) for micro_step in self.samples)
 
 
 @dataclass(frozen=True, slots=True)

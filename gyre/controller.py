@@ -265,7 +265,7 @@ class Controller:
             self._out.append(cmd.ApplyUpdate(self.time_s, self.version))
 
     def _offer(self, group: Group) -> None:
-        tokens = pack(group.sample_tokens, self.settings.micro_step_tokens)
-        command = cmd.OfferMicroSteps(self.time_s, self.version, group.group, group.version, self.step.offered, tokens)
-        self.step.offered += len(tokens)
+        samples = pack(group.sample_tokens, self.settings.micro_step_tokens)
+        command = cmd.OfferMicroSteps(self.time_s, self.version, group.group, group.version, self.step.offered, samples)
+        self.step.offered += len(samples)
         self._out.append(command)

@@ -27,18 +27,20 @@ STEP_MOVES: Final[dict[StepPhase, frozenset[StepPhase]]] = {
 }
 
 
-def pack(sample_tokens: Iterable[int], budget_tokens: int) -> tuple[int, ...]:
-    """Pack samples (tokens each) into micro-steps of at most `budget_tokens`, in order; return the tokens of each.
+def pack(sample_tokens: Iterable[int], budget_tokens: int) -> tuple[tuple[int, ...], ...]:
+    """Pack samples (tokens each) into micro-steps of at most `budget_tokens`, in order; return the samples of each.
 
     A sample longer than the budget is a micro-step of its own.
     """
-    packed: list[int] = []
+    packed: list[list[int]] = []
+    room = 0
     for tokens in sample_tokens:
-        if packed and packed[-1] + tokens <= budget_tokens:
-            packed[-1] += tokens
-        else:
-            packed.append(tokens)
-    return tuple(packed)
+        if not packed or tokens > room:
+            packed.append([])
+            room = budget_tokens
+        packed[-1].append(tokens)
+        room -= tokens
+    return tuple(tuple(samples) for samples in packed)
 
 
 @dataclass(slots=True)

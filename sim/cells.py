@@ -56,6 +56,7 @@ class Cells:
         self._on_training = on_training  # a cell arrived in training, or left it
         self._publish: simpy.Process | None = None
         self._publishing = False
+        self._paused: set[int] = set()  # engines that wait for new weights
 
     @property
     def specs(self) -> tuple[CellSpec, ...]:
@@ -106,11 +107,12 @@ class Cells:
         for engine in cell.engines:
             self._context.model.open(engine)
             if self._publishing:
-                self._context.model.pause(engine)
+                self._pause(engine)
 
     def _close(self, cell: SimCell, *, migrate: bool) -> None:
         for engine in cell.engines:
             self._context.model.close(engine, migrate=migrate)
+            self._paused.discard(engine)
         self.report_load(cell)
 
     # Weights
@@ -123,7 +125,7 @@ class Cells:
         context = self._context
         self._publishing = True
         for engine in self._serving_engines():
-            context.model.pause(engine)
+            self._pause(engine)
         try:
             yield context.wait(context.hardware.publish_s)
         except simpy.Interrupt:
@@ -131,10 +133,16 @@ class Cells:
         self._publishing = False
         on_done()
         recompute = context.settings.cluster.kv_on_publish is KvOnPublish.RECOMPUTE
-        for engine in self._serving_engines():
+        for engine in sorted(self._paused):
             context.model.resume(engine, recompute=recompute)
+        self._paused.clear()
         self.report_loads()
         context.report(WeightsPublished(context.now_s, version))
+
+    def _pause(self, engine: int) -> None:
+        if engine not in self._paused:
+            self._paused.add(engine)
+            self._context.model.pause(engine)
 
     def _serving_engines(self) -> list[int]:
         return [engine for cell in self.cells if cell.state is CellState.SERVING for engine in cell.engines]

@@ -54,8 +54,8 @@ def harmonic(n: int) -> float:
 def bounded_staleness_period(batch: float, capacity: float, length_s: float, training_s: float, eta: float) -> float:
     """Seconds per step of an asynchronous run with constant lengths whose staleness may not exceed `eta` versions.
 
-    The slowest of three: training, serving `batch` rollouts of `length_s` on `capacity` slots, and the way of one rollout
-    from dispatch to update, of which eta + 1 overlap. `eta` may be infinite.
+    The slowest of three: training, serving `batch` rollouts of `length_s` on `capacity` slots, and the way of one
+    rollout from dispatch to update, of which eta + 1 overlap. `eta` may be infinite.
     """
     return max(training_s, batch * length_s / capacity, (length_s + training_s) / (eta + 1.0))
 
@@ -63,8 +63,9 @@ def bounded_staleness_period(batch: float, capacity: float, length_s: float, tra
 def queue_staleness(in_flight: float, batch: float, queue_batches: float, rho: float, tail: float) -> float:
     """Mean versions from a rollout's start to its training in a continuous asynchronous run with a bounded queue.
 
-    `in_flight` rollouts at a time, `batch` samples a step, a queue that holds `queue_batches` batches, `rho` the serving
-    rate over the training rate, `tail` the mean of the longest of a group over the mean length (Applied Compute 2025).
+    `in_flight` rollouts at a time, `batch` samples a step, a queue that holds `queue_batches` batches, `rho` the
+    serving rate over the training rate, `tail` the mean of the longest of a group over the mean length. Source: Applied
+    Compute.
     """
     before_queue = in_flight * tail / (batch * max(1.0, rho))
     in_queue = rho if rho < 1.0 else (2.0 * queue_batches + rho - 1.0) / (2.0 * rho)

@@ -49,7 +49,8 @@ class SimCluster:
         self._inbox: deque[Event] = deque()
         self._handling = False
         self._cells = Cells(self._context, cells, lambda cell: self._trainer.cell_changed(cell))
-        self._trainer = Trainer(self._context, [cell.spec.gpus for cell in cells], self._cells.trains)
+        gpus = [cell.spec.gpus for cell in cells]
+        self._trainer = Trainer(self._context, gpus, self._cells.trains, self._cells.report_loads)
         sampler = GroupSampler(program, settings.training.group_size, seed=settings.seed, order=settings.workload.order)
         self._rollouts = Rollouts(self._context, sampler)
         self._stopped = False
@@ -122,9 +123,6 @@ class SimCluster:
 
     def _stop(self, command: cmd.StopRun) -> None:
         self._stopped = True
-        self._cells.report_loads()
-        while self._inbox:
-            self._record(self._inbox.popleft())
 
     def _stuck(self) -> str:
         pool = self._controller.pool

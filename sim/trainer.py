@@ -12,9 +12,10 @@ from gyre.commands import ApplyUpdate, OfferMicroSteps
 from gyre.events import MicroStepClaimed, MicroStepDone, UpdateApplied
 
 from .context import Context
-from .training import micro_step_s
+from .training import attended_pairs, micro_step_s
 
 Process = Generator[simpy.Event, Any, None]
+Claim = tuple[int, int, tuple[int, ...]]  # version, micro-step, tokens of each sample
 
 
 class Trainer:
@@ -24,13 +25,14 @@ class Trainer:
     preceded by the pull of the core's snapshot.
     """
 
-    def __init__(self, context: Context, gpus: list[int], trains: Callable[[int], bool]) -> None:
+    def __init__(self, context: Context, gpus: list[int], trains: Callable[[int], bool], before_update: Callable[[], None]) -> None:
         self._context = context
         self._gpus = gpus  # GPUs of each cell
         self._trains = trains
+        self._before_update = before_update  # reports what must stand in the journal before the update does
         self._step = -1
-        self._queue: list[tuple[int, int, int]] = []  # heap of (version, micro-step, tokens)
-        self._claims: dict[int, tuple[int, int, int]] = {}  # cell -> what it works on
+        self._queue: list[Claim] = []  # heap
+        self._claims: dict[int, Claim] = {}  # cell -> what it works on
         self._work: dict[int, simpy.Process] = {}
         self._joined: set[int] = set()  # cells that hold this step's snapshot
         self._update: simpy.Process | None = None
@@ -45,8 +47,8 @@ class Trainer:
 
     def offer(self, command: OfferMicroSteps) -> None:
         """Put micro-steps into the queue and let free cells claim."""
-        for place, tokens in enumerate(command.tokens):
-            heapq.heappush(self._queue, (command.version, command.first + place, tokens))
+        for place, samples in enumerate(command.samples):
+            heapq.heappush(self._queue, (command.version, command.first + place, samples))
         self._claim_all()
 
     def cell_changed(self, cell: int) -> None:
@@ -72,6 +74,7 @@ class Trainer:
             yield self._context.wait(self._context.hardware.training.update_s)
         except simpy.Interrupt:
             return
+        self._before_update()
         self._context.report(UpdateApplied(self._context.now_s, step + 1))
 
     def _abandon(self, cell: int) -> None:
@@ -89,12 +92,13 @@ class Trainer:
         if not self._queue or cell in self._work:
             return
         claim = self._claims[cell] = heapq.heappop(self._queue)
-        self._work[cell] = self._context.env.process(self._train(cell, claim[1], claim[2]))
+        self._work[cell] = self._context.env.process(self._train(cell, claim))
         self._context.report(MicroStepClaimed(self._context.now_s, cell, self._step, claim[1]))
 
-    def _train(self, cell: int, micro_step: int, tokens: int) -> Process:
+    def _train(self, cell: int, claim: Claim) -> Process:
         hardware = self._context.hardware
-        seconds = micro_step_s(hardware, tokens, self._gpus[cell])
+        _, micro_step, samples = claim
+        seconds = micro_step_s(hardware, sum(samples), self._gpus[cell], attended_pairs(samples))
         if cell not in self._joined:
             seconds += hardware.publish_s  # the pull of the snapshot
         try:

@@ -72,11 +72,12 @@ class Policy(ABC):
         return max(0, depth - view.outstanding_groups)
 
     def _continuous_dispatch(self, view: View) -> int:
-        room = (self.settings.in_flight or view.serving_capacity) - view.water_level
+        """Groups that fill the free places; the last one may wait in part, so that no place stays empty."""
         queue = self.settings.queue_batches
         if queue is not None and view.ready_groups >= queue * view.groups_per_step:
             return 0
-        return max(0, room // view.group_size)
+        free = (self.settings.in_flight or view.serving_capacity) - view.water_level
+        return max(0, -(-free // view.group_size))
 
     def opens(self, view: View) -> bool:
         """Whether to open a step: the core trains, and enough groups are ready (one, if streaming)."""
