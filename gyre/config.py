@@ -13,7 +13,6 @@ from .controller import ControllerSettings
 from .errors import InputError
 from .policies import Policy, PolicySettings, find_policy
 
-
 M = TypeVar("M", bound=BaseModel)
 
 

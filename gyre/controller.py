@@ -1,4 +1,4 @@
-"""The scheduler: events in, commands out. It owns groups, versions, bursts and staleness; it has no clock and does no I/O."""
+"""The scheduler: events in, commands out. It owns groups, versions and bursts; it has no clock and does no I/O."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class ControllerSettings:
 class Controller:
     """Sans-IO scheduler of one run.
 
-    `handle(event)` is the whole interface: it returns the commands that the event causes, in the order in which a cluster
-    must carry them out. The same events give the same commands.
+    `handle(event)` is the whole interface: it returns the commands that the event causes, in the order in which a
+    cluster must carry them out. The same events give the same commands.
     """
 
     def __init__(self, settings: ControllerSettings, policy: Policy) -> None:

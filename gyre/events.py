@@ -33,7 +33,8 @@ class ExecutionStarted(Event):
 class ExecutionFinished(Event):
     """An execution ended. `outcome` is a `gyre.workload.schema.Outcome`.
 
-    `version_tokens` holds the tokens that the policy sampled under each weight version, oldest first: ((version, tokens), ...).
+    `version_tokens` holds the tokens that the policy sampled under each weight version, oldest first:
+    ((version, tokens), ...).
     """
 
     execution: int
@@ -43,7 +44,7 @@ class ExecutionFinished(Event):
 
 @dataclass(frozen=True, slots=True)
 class ExecutionScored(Event):
-    """An evaluation came back. `sample_tokens` are the lengths of the paths selected for training, empty if not valid."""
+    """An evaluation came back. `sample_tokens`: lengths of the paths selected for training, none if not valid."""
 
     execution: int
     valid: bool

@@ -1,17 +1,18 @@
 """The journal: an append-only list of what a run saw (events) and did (commands), one JSON object a line.
 
-The first line is a header. An event line is followed by the commands that it caused, so that feeding the events to a new
-controller gives the same lines again, to the byte. This module only converts; `gyre.report.folder` reads and writes files.
+The first line is a header. An event line is followed by the commands that it caused, so that feeding the events to a
+new controller gives the same lines again, to the byte. This module only converts; `gyre.report` reads and writes files.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from types import UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
+
+from pydantic_core import from_json, to_json
 
 from . import commands as commands_module
 from . import events as events_module
@@ -39,12 +40,6 @@ EVENTS: Final = _registry(events_module, Event)
 COMMANDS: Final = _registry(commands_module, Command)
 _KEY: Final = {**dict.fromkeys(EVENTS.values(), "event"), **dict.fromkeys(COMMANDS.values(), "command")}
 _FIELDS: Final = {kind: tuple(f.name for f in fields(kind)) for kind in _KEY}
-_HINTS: Final = {kind: get_type_hints(kind) for kind in _KEY}
-_encode: Final = json.JSONEncoder(
-    separators=(",", ":"),
-    allow_nan=False,
-    default=lambda value: {f.name: getattr(value, f.name) for f in fields(value)},
-).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,36 +51,64 @@ class Header:
 
     def to_line(self) -> str:
         """Return the header as one JSON line, without a line end."""
-        return _encode({"journal": self.version, "settings": self.settings})
+        return to_json({"journal": self.version, "settings": self.settings}).decode()
 
 
 def to_line(entry: Entry) -> str:
     """Return an event or command as one JSON line, without a line end."""
     kind = type(entry)
-    return _encode({_KEY[kind]: kind.__name__, **{name: getattr(entry, name) for name in _FIELDS[kind]}})
+    values = {_KEY[kind]: kind.__name__}
+    for name in _FIELDS[kind]:
+        values[name] = getattr(entry, name)
+    return to_json(values).decode()
 
 
-def _value(hint: Any, raw: Any) -> Any:
-    """Turn a JSON value into what a field's annotation asks for; raise TypeError or ValueError where it is not that."""
-    if get_origin(hint) is UnionType:
-        return None if raw is None else _value(get_args(hint)[0], raw)
-    if get_origin(hint) is tuple:
-        if not isinstance(raw, list):
-            raise TypeError(f"expected a list, got {raw!r}")
-        inner = get_args(hint)
-        if inner[-1] is Ellipsis:
-            return tuple(_value(inner[0], item) for item in raw)
-        return tuple(_value(kind, item) for kind, item in zip(inner, raw, strict=True))
-    if is_dataclass(hint) and isinstance(hint, type):
-        hints = get_type_hints(hint)
-        return hint(**{name: _value(hints[name], item) for name, item in raw.items()})
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return hint(raw)
-    if hint is float and type(raw) is int:
-        return float(raw)
-    if type(raw) is not hint:
-        raise TypeError(f"expected {hint.__name__}, got {raw!r}")
+Reader = Callable[[Any], Any]
+
+
+def _exactly(kind: type) -> Reader:
+    def read(raw: Any) -> Any:
+        if type(raw) is not kind:
+            raise TypeError(f"expected {kind.__name__}, got {raw!r}")
+        return raw
+
+    return read
+
+
+def _number(raw: Any) -> float:
+    if type(raw) not in (int, float):
+        raise TypeError(f"expected a number, got {raw!r}")
+    return float(raw)
+
+
+def _items(raw: Any) -> list[Any]:
+    if not isinstance(raw, list):
+        raise TypeError(f"expected a list, got {raw!r}")
     return raw
+
+
+def _reader(hint: Any) -> Reader:
+    """Return what turns a JSON value into one of this annotation, or raises TypeError or ValueError."""
+    if get_origin(hint) is UnionType:
+        inner = _reader(get_args(hint)[0])
+        return lambda raw: None if raw is None else inner(raw)
+    if get_origin(hint) is tuple:
+        parts = get_args(hint)
+        readers = [_reader(part) for part in parts if part is not Ellipsis]
+        if parts[-1] is Ellipsis:
+            return lambda raw: tuple(map(readers[0], _items(raw)))
+        return lambda raw: tuple(read(item) for read, item in zip(readers, _items(raw), strict=True))
+    if is_dataclass(hint) and isinstance(hint, type):
+        named = {name: _reader(part) for name, part in get_type_hints(hint).items()}
+        return lambda raw: hint(**{name: read(raw[name]) for name, read in named.items()})
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return hint
+    return _number if hint is float else _exactly(hint)
+
+
+_READERS: Final = {
+    kind: tuple((name, _reader(get_type_hints(kind)[name])) for name in names) for kind, names in _FIELDS.items()
+}
 
 
 def from_line(line: str, number: int) -> Header | Entry:
@@ -95,16 +118,14 @@ def from_line(line: str, number: int) -> Header | Entry:
         JournalError: the line is no JSON, names an unknown event or command, or lacks a field.
     """
     try:
-        raw = json.loads(line)
+        raw = from_json(line)
         if "journal" in raw:
             if raw["journal"] != JOURNAL_VERSION:
-                raise JournalError(
-                    f"line {number}: journal version {raw['journal']}, this gyre reads {JOURNAL_VERSION}"
-                )
+                version = raw["journal"]
+                raise JournalError(f"line {number}: journal version {version}, this gyre reads {JOURNAL_VERSION}")
             return Header(settings=raw["settings"], version=raw["journal"])
-        kind = EVENTS[raw.pop("event")] if "event" in raw else COMMANDS[raw.pop("command")]
-        hints = _HINTS[kind]
-        return kind(**{name: _value(hints[name], raw[name]) for name in _FIELDS[kind]})  # type: ignore[no-any-return]
+        kind = EVENTS[raw["event"]] if "event" in raw else COMMANDS[raw["command"]]
+        return kind(*[read(raw[name]) for name, read in _READERS[kind]])  # type: ignore[no-any-return]
     except JournalError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:

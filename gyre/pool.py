@@ -1,4 +1,4 @@
-"""All groups in flight: their counts, the queue of executions to start and the order in which ready groups are taken."""
+"""All groups in flight: their counts, the queue of executions to start, and which ready group is next."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from .journal import Entry, Header, JournalError, to_line
 def replay(entries: Iterable[Header | Entry], controller: Controller) -> list[Command]:
     """Feed a journal's events to a new controller and compare its commands, to the byte, with those recorded.
 
-    Returns the commands that the last event caused and that the journal does not hold: a run that was cut off between an
-    event and its commands goes on by carrying these out.
+    Returns the commands that the last event caused and that the journal does not hold: a run that was cut off between
+    an event and its commands goes on by carrying these out.
 
     Raises:
         JournalError: the controller commands something else than the journal says.

@@ -208,7 +208,6 @@ def _checked_steps(program: Program, steps: Sequence[npt.ArrayLike] | npt.ArrayL
     return drawn, np.array([len(array) for array in arrays])
 
 
-
 def _check_limits(gpus: int, eta: int | None, depth_groups: int | None, in_order: bool) -> None:
     if gpus < 1:
         raise ValueError(f"gpus must be at least 1, got {gpus}")

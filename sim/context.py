@@ -28,7 +28,7 @@ class Context:
 
     @property
     def now_s(self) -> float:
-        """Time in seconds since the run began: SimPy's clock stands still while the serving model runs ahead to an end."""
+        """Seconds since the run began: SimPy's clock stands still while the serving model runs ahead to an end."""
         return max(float(self.env.now), self.model.now_s)
 
     def wait(self, seconds: float) -> simpy.Timeout:

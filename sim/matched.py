@@ -30,22 +30,32 @@ def at_staleness(settings: RunSettings, mean_staleness: float) -> RunSettings:
     return _with_keys(settings, mu=mu, phi=mean_staleness - (mu - 1) / 2)
 
 
+def leaves_split_open(settings: RunSettings) -> bool:
+    """Whether this is `async` without a number of training cells."""
+    policy = settings.make_policy().settings
+    return isinstance(policy, AsyncSettings) and policy.train_cells is None
+
+
+def with_split(settings: RunSettings, train_cells: int) -> RunSettings:
+    """Set the number of cells that train."""
+    return _with_keys(settings, train_cells=train_cells)
+
+
 def with_best_split(run: Run) -> Run:
     """Choose `train_cells` of an `async` run that leaves it open: try every split for some steps, keep the fastest."""
     settings = run.settings
-    policy = settings.make_policy().settings
-    if not isinstance(policy, AsyncSettings) or policy.train_cells is not None:
+    if not leaves_split_open(settings):
         return run
     most = settings.cluster.cells - (0 if settings.cluster.standalone_engines else 1)
     times = {}
     for train_cells in range(1, most + 1):
         steps = min(settings.training.steps, SPLIT_STEPS)
-        trial = _with_keys(settings, train_cells=train_cells)
+        trial = with_split(settings, train_cells)
         trial = trial.model_copy(update={"training": trial.training.model_copy(update={"steps": steps})})
         times[train_cells] = _wall_s(run.with_policy(trial))
     if not times:
         check(settings)
-    return run.with_policy(_with_keys(settings, train_cells=min(times, key=times.__getitem__)))
+    return run.with_policy(with_split(settings, min(times, key=times.__getitem__)))
 
 
 def _wall_s(run: Run) -> float:

@@ -48,7 +48,7 @@ def prepare(settings: RunSettings) -> Run:
         InputError: a file is missing or malformed, or settings contradict each other.
     """
     check(settings)
-    return Run(settings, load_program(settings), load_cell(settings))
+    return Run(settings, load_program(settings.workload, settings.training, settings.seed), load_cell(settings))
 
 
 def load_cell(settings: RunSettings) -> HardwareProfile:
@@ -65,6 +65,13 @@ def load_cell(settings: RunSettings) -> HardwareProfile:
     return hardware.model_copy(update={"cell": hardware.cell.model_copy(update={"gpus": gpus})})
 
 
+def gpus_of(settings: RunSettings) -> int:
+    """Return all GPUs of a run, standalone engines included."""
+    hardware = load_cell(settings)
+    standalone = settings.cluster.standalone_engines * hardware.engine.gpus_per_engine
+    return settings.cluster.cells * hardware.cell.gpus + standalone
+
+
 def check(settings: RunSettings) -> None:
     """Raise InputError where a policy cannot work on the cluster that the settings describe."""
     policy, cells = settings.make_policy().settings, settings.cluster.cells
@@ -77,4 +84,6 @@ def check(settings: RunSettings) -> None:
             "give more cells, fewer train_cells or standalone_engines"
         )
     if (policy.train_cells or 1) > cells:
-        raise InputError(f"policy async: train_cells: {policy.train_cells} is more than the {cells} {CellKind.CORE} and satellites")
+        raise InputError(
+            f"policy async: train_cells: {policy.train_cells} is more than the {cells} {CellKind.CORE} and satellites"
+        )

@@ -14,8 +14,8 @@ from .draws import generator
 class GroupSampler:
     """Maps the n-th dispatched group to N rows of a program, by seed alone, so that every policy sees the same groups.
 
-    Groups come in epochs: each holds every group of the workload once. A recorded group with more than N members gives N of
-    them; one with fewer gives all of them and repeats some, drawn with replacement.
+    Groups come in epochs: each holds every group of the workload once. A recorded group with more than N members gives
+    N of them; one with fewer gives all of them and repeats some, drawn with replacement.
     """
 
     def __init__(

@@ -21,11 +21,13 @@ Claim = tuple[int, int, tuple[int, ...]]  # version, micro-step, tokens of each 
 class Trainer:
     """Queue of the open step and the cells that work on it.
 
-    A cell claims a micro-step as soon as it is free, oldest policy version first. A satellite's first claim in a step is
-    preceded by the pull of the core's snapshot.
+    A cell claims a micro-step as soon as it is free, oldest policy version first. A satellite's first claim in a step
+    is preceded by the pull of the core's snapshot.
     """
 
-    def __init__(self, context: Context, gpus: list[int], trains: Callable[[int], bool], before_update: Callable[[], None]) -> None:
+    def __init__(
+        self, context: Context, gpus: list[int], trains: Callable[[int], bool], before_update: Callable[[], None]
+    ) -> None:
         self._context = context
         self._gpus = gpus  # GPUs of each cell
         self._trains = trains

@@ -46,7 +46,9 @@ class _Commands(click.Group):
             _fail(str(error))
         except OSError as error:
             if error.errno in _NO_SPACE:
-                _fail(f"{error.filename or 'output'}: no space left on the disk; free some, then run again with --resume")
+                _fail(
+                    f"{error.filename or 'output'}: no space left on the disk; free some, then run again with --resume"
+                )
             raise
 
 

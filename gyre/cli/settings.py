@@ -11,6 +11,7 @@ import click
 
 from ..config import RunSettings, read_toml, validated
 from ..errors import InputError
+from ..policies import find_policy
 from ..workload.profile import load_profile
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,7 +29,9 @@ def workload_options(command: F) -> F:
         click.argument("profile", required=False),
         click.option("--trace", type=click.Path(path_type=Path), help="Replay a trace folder or a recording instead."),
         click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="TOML file of settings."),
-        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Any setting, e.g. cluster.cells=6."),
+        click.option(
+            "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Any setting, e.g. cluster.cells=6."
+        ),
         click.option("--steps", type=click.IntRange(1), help="Optimizer updates to make."),
         click.option("--cells", type=click.IntRange(1), help="Cells that may train."),
         click.option("--hardware", help="Hardware profile, by name or file."),
@@ -113,19 +116,29 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def with_variant(settings: RunSettings, variant: str, shared_keys: Mapping[str, Any]) -> RunSettings:
+def split_label(text: str) -> tuple[str, str]:
+    """Split `[label=]name[,key=value...]` into the label, which is the name if none is given, and the rest."""
+    first, comma, rest = text.partition(",")
+    label, equals, name = first.partition("=")
+    return (label, name + comma + rest) if equals else (first, text)
+
+
+def with_variant(settings: RunSettings, variant: str, keys: Mapping[str, Any] | None = None) -> RunSettings:
     """Give the settings one policy, written `name[,key=value...]`.
 
-    Keys are the policy's own (`mu=1`, `streaming=true`) or dotted settings (`cluster.standalone_engines=16`).
-    `shared_keys` are policy settings given for all variants.
+    Keys are the policy's own (`mu=1`, `streaming=true`) or dotted settings (`cluster.standalone_engines=4`). They override
+    `keys`, which override those that the settings hold already.
     """
     name, *assignments = variant.split(",")
-    policy_keys, rest = dict(shared_keys), settings.model_dump(mode="json")
+    values = settings.model_dump(mode="json")
+    values["policy"] = name
+    known = find_policy(name).Settings.model_fields
+    held = {key: value for key, value in settings.policy_settings.items() if key in known or name == settings.policy}
+    values["policy_settings"] = {**held, **(keys or {})}
     for assignment in assignments:
         key, value = parse_assignment(assignment)
         if "." in key:
-            rest = _merged(rest, _nested(key, value))
+            values = _merged(values, _nested(key, value))
         else:
-            policy_keys[key] = value
-    rest |= {"policy": name, "policy_settings": policy_keys}
-    return validated(RunSettings, rest, f"--policy {variant}").resolved()
+            values["policy_settings"][key] = value
+    return validated(RunSettings, values, f"--policy {variant}").resolved()

@@ -44,6 +44,10 @@ class PolicySettings(BaseModel):
         """Mean scheduling staleness of boundary dispatch, phi + (mu - 1)/2, by Little's law."""
         return self.phi + (self.mu - 1) / 2
 
+    def depth_groups(self, groups_per_step: int) -> int:
+        """Q_b = (phi + mu) * B, most groups dispatched and not yet consumed under boundary dispatch."""
+        return round((self.phi + self.mu) * groups_per_step)
+
 
 class Policy(ABC):
     """A scheduling policy. Subclass it, override `moves`, and any of the other three questions.
@@ -68,8 +72,7 @@ class Policy(ABC):
             return self._continuous_dispatch(view)
         if not view.at_boundary:
             return 0
-        depth = round((self.settings.phi + self.settings.mu) * view.groups_per_step)
-        return max(0, depth - view.outstanding_groups)
+        return max(0, self.settings.depth_groups(view.groups_per_step) - view.outstanding_groups)
 
     def _continuous_dispatch(self, view: View) -> int:
         """Groups that fill the free places; the last one may wait in part, so that no place stays empty."""

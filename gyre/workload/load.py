@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from ..config import RunSettings
+from ..config import TrainingSettings, WorkloadSettings
 from .compile import compile_program
 from .findings import Report
 from .generate import generate
@@ -19,7 +19,7 @@ from .validate import load
 MOST_DRAWN_GROUPS: Final = 256  # later groups of a run repeat these in a new order
 
 
-def load_program(settings: RunSettings) -> Program:
+def load_program(workload: WorkloadSettings, training: TrainingSettings, seed: int) -> Program:
     """Return the workload of a run as a program.
 
     A profile is drawn with the run's seed; a trace is read, or imported from a recording, and people's waits are replaced.
@@ -27,17 +27,14 @@ def load_program(settings: RunSettings) -> Program:
     Raises:
         InputError: the workload cannot be found, read or replayed.
     """
-    workload, training = settings.workload, settings.training
     if workload.profile is not None:
-        needed = min(training.steps * training.groups_per_step, MOST_DRAWN_GROUPS)
         profile = load_profile(workload.profile)
-        sized = profile.model_copy(
-            update={"training": profile.training.model_copy(update={"group_size": training.group_size})}
-        )
-        trace = generate(sized, groups=workload.groups or needed, seed=settings.seed)
+        sized = profile.training.model_copy(update={"group_size": training.group_size})
+        needed = min(training.steps * training.groups_per_step, MOST_DRAWN_GROUPS)
+        trace = generate(profile.model_copy(update={"training": sized}), groups=workload.groups or needed, seed=seed)
     else:
         assert workload.trace is not None
-        trace, _ = load_trace(Path(workload.trace), seed=settings.seed)
+        trace, _ = load_trace(Path(workload.trace), seed=seed)
     return compile_program(trace, max_paths=training.max_paths)
 
 
@@ -50,5 +47,6 @@ def load_trace(path: Path, *, seed: int) -> tuple[Trace, Report]:
     trace, report = load(path) if is_trace(path) else import_trace(path)
     report.raise_if_fatal(str(path))
     if trace.executions["human_in_loop"].any():
-        trace = replace_human_waits(trace, seed=seed)[0]
+        trace, replaced = replace_human_waits(trace, seed=seed)
+        report += replaced
     return trace, report

@@ -1,8 +1,8 @@
 """A trace as flat arrays: what a simulator replays.
 
 `Program` is the compiled form of a trace. Executions are rows of CSR arrays over calls; each call knows how many calls
-must have finished before it is released and which calls it helps to release, so that parallel sub-agents, joins and plain
-turns are one mechanism.
+must have finished before it is released and which calls it helps to release, so that parallel sub-agents, joins and
+plain turns are one mechanism.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Int8Array = npt.NDArray[np.int8]
 class Program:
     """Executions as arrays; E executions, C calls, T threads, P selected paths, X edges of the release graph.
 
-    Call indices in `prefix_call` and `successor` are local to their execution (0 is its first call), so that a slice of an
-    execution's rows can be replayed by itself.
+    Call indices in `prefix_call` and `successor` are local to their execution (0 is its first call), so that a slice of
+    an execution's rows can be replayed by itself.
     """
 
     execution_ids: tuple[str, ...]  # E

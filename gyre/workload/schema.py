@@ -157,7 +157,17 @@ NULLABLE: Final[dict[str, frozenset[str]]] = {
     "executions": frozenset({"harness", "model", "reward", "wall_s", "synthetic_scale"}),
     "groups": frozenset({"task"}),
     "calls": frozenset(
-        {"parent_thread", "agent", "parent_call", "cached_tokens", "after_call", "start_s", "model_s", "finish_reason", "model"}
+        {
+            "parent_thread",
+            "agent",
+            "parent_call",
+            "cached_tokens",
+            "after_call",
+            "start_s",
+            "model_s",
+            "finish_reason",
+            "model",
+        }
     ),
     "tools": frozenset({"tool_call_id", "tool", "start_s", "duration_s", "failed"}),
 }

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from gyre.sim.serving import EngineSpec
 from hypothesis import strategies as st
 from small_programs import SmallCall, SmallExecution, program_of
 
-from gyre.sim.serving import EngineSpec
 from gyre.workload.program import Program
 
 TICK = 1 / 64

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gyre.sim.serving import Ended, EndReason, EngineSpec
+
 from gyre.workload.program import Program
 
 BOUNDARY, END, SETUP, TRANSFER, START, DEADLINE, DECISION = range(7)  # order at one time

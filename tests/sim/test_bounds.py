@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_programs import SmallCall, SmallExecution, program_of
+
 from gyre.sim.bounds import Term, lower_bound, serving_work_gpu_s, unloaded_seconds
 from gyre.sim.closed_forms import list_schedule
 from gyre.sim.hardware_profile import HardwareProfile, hardware_names, load_hardware
 from gyre.sim.serving import ServingModel
 from gyre.sim.training import attended_pairs, micro_step_s, training_work_gpu_s
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from small_programs import SmallCall, SmallExecution, program_of
-
 from gyre.workload.program import Program
 from gyre.workload.schema import Outcome
 

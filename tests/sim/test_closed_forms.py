@@ -6,6 +6,9 @@ import itertools
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gyre.sim.closed_forms import (
     bounded_staleness_period,
     elastic_period,
@@ -17,8 +20,6 @@ from gyre.sim.closed_forms import (
     mcnaughton,
     queue_staleness,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 JOBS = st.lists(st.integers(1, 50).map(float), min_size=1, max_size=7)
 MACHINES = st.integers(1, 4)

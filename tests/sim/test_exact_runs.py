@@ -54,7 +54,9 @@ def test_bounded_staleness(eta: int, capacity: int) -> None:
 def test_list_scheduling(order: list[float], expected_s: float) -> None:
     """Four slots, m(m-1) unit jobs and one of m: 7 in list order, 4 with the longest first."""
     run = settings("colocate", cells=1, capacity=4, groups=13, size=1, steps=1)
-    assert update_times(simulate(run, program([[length] for length in order]), hardware())) == pytest.approx([expected_s])
+    assert update_times(simulate(run, program([[length] for length in order]), hardware())) == pytest.approx(
+        [expected_s]
+    )
 
 
 def test_longest_first_is_not_optimal() -> None:

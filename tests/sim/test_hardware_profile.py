@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gyre.sim.hardware_profile import hardware_names, load_hardware
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gyre.errors import InputError
+from gyre.sim.hardware_profile import hardware_names, load_hardware
 
 # a, e, b, c as published with the fits; k and E from each model's public config.
 FITS = {

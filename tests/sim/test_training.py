@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from gyre.sim.hardware_profile import HardwareProfile, load_hardware
-from gyre.sim.training import attended_pairs, micro_step_s, step_s, sustained_flops, training_work_gpu_s, update_s
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gyre.sim.hardware_profile import HardwareProfile, load_hardware
+from gyre.sim.training import attended_pairs, micro_step_s, step_s, sustained_flops, training_work_gpu_s, update_s
 
 
 @pytest.fixture(scope="module")

@@ -46,12 +46,19 @@ def program(groups: Sequence[Sequence[float]], *, decode: bool = False, path_tok
     )
 
 
-def hardware(*, update_s: float = 0.0, train_tokens_per_s: float = 1e18, switch_s: float = 0.0, **engine: Any) -> HardwareProfile:
+def hardware(
+    *, update_s: float = 0.0, train_tokens_per_s: float = 1e18, switch_s: float = 0.0, **engine: Any
+) -> HardwareProfile:
     """One GPU a cell; a decode step takes one second whatever the batch; prefill and publish take no time."""
     return HardwareProfile.model_validate(
         {
             "name": "toy",
-            "model": {"active_parameters": 1.0, "total_parameters": 1.0, "weights_bytes": 1e-9, "kv_bytes_per_token": 1.0},
+            "model": {
+                "active_parameters": 1.0,
+                "total_parameters": 1.0,
+                "weights_bytes": 1e-9,
+                "kv_bytes_per_token": 1.0,
+            },
             "engine": {
                 "gpus_per_engine": 1,
                 "kv_memory_bytes": 1e9,
@@ -63,14 +70,20 @@ def hardware(*, update_s: float = 0.0, train_tokens_per_s: float = 1e18, switch_
             "prefill": {"p0_ms": 1e-12, "p1_ms": 0.0, "p2_ms": 0.0},
             "switch": {"to_training_s": switch_s, "to_serving_s": switch_s},
             "publish": {"bytes_per_s": 1e18},
-            "training": {"tokens_per_s_per_gpu": train_tokens_per_s, "micro_step_overhead_s": 0.0, "update_s": update_s},
+            "training": {
+                "tokens_per_s_per_gpu": train_tokens_per_s,
+                "micro_step_overhead_s": 0.0,
+                "update_s": update_s,
+            },
             "migration": {"nics": 1, "nic_bytes_per_s": 1e9, "efficiency": 1.0},
             "cell": {"gpus": 1},
         }
     )
 
 
-def settings(policy: str, *, cells: int, capacity: int, groups: int, size: int, steps: int, **policy_keys: Any) -> RunSettings:
+def settings(
+    policy: str, *, cells: int, capacity: int, groups: int, size: int, steps: int, **policy_keys: Any
+) -> RunSettings:
     """Settings of a run on toy hardware, groups in the order of the workload."""
     return RunSettings.model_validate(
         {

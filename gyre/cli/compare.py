@@ -1,0 +1,183 @@
+"""`gyre compare`: policies side by side on one workload, at the same GPUs and the same mean staleness."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from .settings import base_settings, split_label, with_variant, workload_options
+
+_DEFAULT_POLICIES: Final = ("colocate", "async", "elastic")
+_DEFAULT_STALENESS: Final = 1.0
+_INTERRUPTED: Final = 130
+
+# Speed-ups over colocate that QwenGyre published (arXiv 2609.33848); ranges are given by their middle.
+_PUBLISHED: Final[dict[str, dict[str, float]]] = {
+    "nl2repo-122b": {"elastic": 1.415, "async": 0.96},
+    "nl2repo-2.4t": {"elastic": 91.47 / 75.42, "async": 91.47 / 134.55},
+}
+
+
+@click.command()
+@workload_options
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME[,KEY=VALUE...]",
+    help="A policy, module:Class for your own, with settings of its own (mu=1) or dotted ones (cluster.cells=7). "
+    "LABEL=NAME gives it another name in tables. May be repeated; the first is the baseline.  "
+    f"[default: {' '.join(_DEFAULT_POLICIES)}]",
+)
+@click.option(
+    "--staleness",
+    type=click.FloatRange(0),
+    help=f"Mean scheduling staleness that every policy is set to.  [default: {_DEFAULT_STALENESS}]",
+)
+@click.option("--unmatched", is_flag=True, help="Keep each policy's own phi and mu instead.")
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Seeds, from 0.")
+@click.option("--jobs", type=click.IntRange(1), help="Runs at once.  [default: all cores]")
+def compare(
+    *,
+    profile: str | None,
+    trace: Path | None,
+    settings_file: Path | None,
+    overrides: tuple[str, ...],
+    steps: int | None,
+    cells: int | None,
+    hardware: str | None,
+    out: Path | None,
+    resume: bool,
+    as_json: bool,
+    dry_run: bool,
+    policies: tuple[str, ...],
+    staleness: float | None,
+    unmatched: bool,
+    seeds: int,
+    jobs: int | None,
+) -> None:
+    """Compare scheduling policies on PROFILE (a bundled name or a file) or on --trace.
+
+    Every policy gets the same GPUs, the same groups and, unless --unmatched, the same mean staleness. The table says how
+    long each took, what its GPUs did, and how near it came to the best that any scheduler could do.
+    """
+    from ..errors import InputError
+
+    if unmatched and staleness is not None:
+        raise InputError("--staleness and --unmatched exclude each other: give one")
+    flags = {"training.steps": steps, "cluster.cells": cells, "cluster.hardware": hardware}
+    base = base_settings(profile, trace, settings_file, overrides, flags)
+    target = None if unmatched else (_DEFAULT_STALENESS if staleness is None else staleness)
+    labels, variants = _variants(base, policies or _DEFAULT_POLICIES, target)
+    plan: dict[str, Any] = {
+        "staleness": target,
+        "seeds": seeds,
+        "variants": {label: variant.model_dump(mode="json") for label, variant in zip(labels, variants, strict=True)},
+    }
+    if dry_run:
+        from ..report.settings_file import settings_toml
+
+        click.echo(settings_toml(plan), nl=False)
+        return
+    _run(plan, labels, variants, base.workload.profile, seeds, out, resume, jobs, as_json)
+
+
+def _variants(base: Any, policies: Sequence[str], staleness: float | None) -> tuple[list[str], list[Any]]:
+    from ..errors import InputError
+    from ..sim.matched import at_staleness
+    from ..sim.run import check, gpus_of
+
+    labels, variants = [], []
+    for text in policies:
+        label, variant = split_label(text)
+        if label in labels:
+            raise InputError(f"--policy {text}: {label!r} is there twice; name one of them LABEL=NAME")
+        settings = with_variant(base, variant)
+        settings = (settings if staleness is None else at_staleness(settings, staleness)).resolved()
+        check(settings)
+        labels.append(label)
+        variants.append(settings)
+    budgets = {label: gpus_of(settings) for label, settings in zip(labels, variants, strict=True)}
+    if len(set(budgets.values())) > 1:
+        listed = ", ".join(f"{label} {gpus}" for label, gpus in budgets.items())
+        raise InputError(
+            f"policies must have the same GPUs to be compared, they have: {listed}; change cells or engines"
+        )
+    return labels, variants
+
+
+def _run(
+    plan: dict[str, Any],
+    labels: list[str],
+    variants: list[Any],
+    profile: str | None,
+    seeds: int,
+    out: Path | None,
+    resume: bool,
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    from contextlib import ExitStack
+
+    from ..report import ResultsFolder, compare_runs
+    from .pool import run_all
+    from .tasks import Task
+
+    with ExitStack() as stack:
+        folder = None if out is None else stack.enter_context(ResultsFolder.create(out, plan, resume=resume))
+        tasks = [
+            Task(
+                label,
+                variant.model_copy(update={"seed": seed}),
+                None if folder is None else folder.run_path(f"{label}-seed{seed}"),
+            )
+            for seed in range(seeds)
+            for label, variant in zip(labels, variants, strict=True)
+        ]
+        results = run_all(tasks, jobs=jobs, quiet=as_json)
+        if not results:
+            sys.exit(_INTERRUPTED)
+        comparison = compare_runs(
+            results,
+            published=_PUBLISHED.get(profile or "") if results[0].policy == _DEFAULT_POLICIES[0] else None,
+            notes=_notes(plan, results, len(tasks)),
+        )
+        if folder is not None:
+            folder.write_comparison(results, comparison)
+    _print(comparison, out, as_json)
+    if not comparison.complete or len(results) < len(tasks):
+        sys.exit(_INTERRUPTED)
+
+
+def _notes(plan: dict[str, Any], results: Sequence[Any], planned: int) -> list[str]:
+    notes = []
+    if plan["staleness"] is not None:
+        notes.append(f"Every policy is set to a mean scheduling staleness of {plan['staleness']:g} versions.")
+    splits = {run.policy: run.record.settings.get("policy_settings", {}).get("train_cells") for run in results}
+    chosen = [
+        f"{label} trains on {cells} cells, the fastest split of those tried"
+        for label, cells in splits.items()
+        if cells is not None and "train_cells" not in plan["variants"][label]["policy_settings"]
+    ]
+    notes += [f"{text}." for text in chosen]
+    finished = sum(run.summary.complete for run in results)
+    if finished < planned:
+        notes.append(f"Stopped early: {finished} of {planned} runs are complete; --resume goes on.")
+    return notes
+
+
+def _print(comparison: Any, out: Path | None, as_json: bool) -> None:
+    from rich.console import Console
+
+    from ..report import comparison_table
+
+    if as_json:
+        click.echo(comparison.to_json(), nl=False)
+        return
+    Console().print(comparison_table(comparison))
+    if out is not None:
+        click.echo(f"report: {out / 'report.html'}   timeline for ui.perfetto.dev: {out / 'timeline.json'}")

@@ -1,0 +1,118 @@
+"""One simulated run of a command: simulate, follow its progress, leave its results in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from ..config import RunSettings
+from ..events import UpdateApplied
+from ..journal import Entry, Header
+from ..report import Bound, ResultsFolder, RunRecorder, RunResult, finished_run, summarize
+from ..report.journal_file import JournalWriter
+from ..report.settings_file import SETTINGS, read_settings
+from ..sim.achieved import ConsumedGroups
+from ..sim.matched import leaves_split_open, with_best_split, with_split
+from ..sim.run import Run, check, load_cell
+from ..workload.load import load_program
+
+_ENTRIES_BETWEEN_LOOKS: Final = 256  # how often a run looks whether it is to stop
+
+program_of = lru_cache(maxsize=1)(load_program)  # the runs of one seed share their workload
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A run to be made. `label` names its policy in tables; `folder` is where it goes, None for nowhere."""
+
+    label: str
+    settings: RunSettings
+    folder: Path | None = None
+
+
+class StoppedError(Exception):
+    """The run was asked to stop."""
+
+
+@dataclass(slots=True)
+class _Follower:
+    """Takes every entry of a run as it is made."""
+
+    recorder: RunRecorder
+    consumed: ConsumedGroups
+    writer: JournalWriter | None
+    on_step: Callable[[int], None]
+    stopped: Callable[[], bool]
+    entries: int = 0
+    updates: int = 0
+
+    def __call__(self, entry: Entry) -> None:
+        self.recorder.add(entry)
+        self.consumed.add(entry)
+        if self.writer is not None:
+            self.writer.append(entry)
+        if isinstance(entry, UpdateApplied):
+            self.updates = entry.version
+            self.on_step(entry.version)
+        self.entries += 1
+        if self.entries % _ENTRIES_BETWEEN_LOOKS == 0 and self.stopped():
+            raise StoppedError
+
+
+def run_task(task: Task, on_step: Callable[[int], None], stopped: Callable[[], bool]) -> RunResult:
+    """Make one run and return its result: complete or, if `stopped` said so or Ctrl-C came, partial.
+
+    With a folder, the journal is written as the run goes and the rest at its end; a finished run that stands there is
+    read instead of made again.
+
+    Raises:
+        InputError: the settings cannot work, or the folder cannot be written.
+    """
+    check(task.settings)
+    earlier = _finished(task)
+    if earlier is not None:
+        on_step(task.settings.training.steps)
+        return earlier
+    settings = task.settings
+    run = Run(settings, program_of(settings.workload, settings.training, settings.seed), load_cell(settings))
+    run = with_best_split(run)
+    header = run.settings.model_dump(mode="json")
+    with ExitStack() as stack:
+        folder = None if task.folder is None else stack.enter_context(ResultsFolder.part(task.folder, header))
+        writer = None if folder is None else folder.open_journal()
+        follower = _Follower(RunRecorder(), ConsumedGroups(run), writer, on_step, stopped)
+        follower.recorder.add(Header(header))
+        with suppress(StoppedError, KeyboardInterrupt):
+            run.simulate(follower)
+        result = _result(replace(task, settings=run.settings), follower)
+        if folder is not None:
+            folder.write_run(result, report=False)
+    return result
+
+
+def _result(task: Task, follower: _Follower) -> RunResult:
+    record = follower.recorder.finish()
+    found = follower.consumed.bound(follower.updates) if record.complete else None
+    bound = None
+    if found is not None:
+        bound = Bound(lower_bound_s=found.seconds, fraction=found.fraction(record.wall_s), binding=found.term.value)
+    return RunResult(record, summarize(record, policy=task.label, seed=task.settings.seed, bound=bound))
+
+
+def _finished(task: Task) -> RunResult | None:
+    """Return the finished run in the task's folder, if there is one."""
+    if task.folder is None or not (task.folder / SETTINGS).exists():
+        return None
+    return finished_run(task.folder, with_split_of(task.folder, task.settings).model_dump(mode="json"))
+
+
+def with_split_of(folder: Path, settings: RunSettings) -> RunSettings:
+    """Fill in a split of `async` that the settings leave open and that an earlier run in `folder` chose."""
+    if not leaves_split_open(settings) or not (folder / SETTINGS).exists():
+        return settings
+    chosen = read_settings(folder).get("policy_settings", {}).get("train_cells")
+    return with_split(settings, chosen) if isinstance(chosen, int) else settings

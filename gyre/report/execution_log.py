@@ -1,0 +1,98 @@
+"""The life of every execution, from dispatch to score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from ..workload.schema import Outcome
+
+if TYPE_CHECKING:
+    from .group_log import GroupRow
+
+EXECUTIONS_SCHEMA: Final[dict[str, pl.DataType]] = {
+    "execution": pl.Int64(),
+    "group": pl.Int64(),
+    "dispatched_s": pl.Float64(),
+    "started_s": pl.Float64(),
+    "finished_s": pl.Float64(),
+    "scored_s": pl.Float64(),
+    "version_started": pl.Int64(),
+    "outcome": pl.String(),
+    "valid": pl.Boolean(),
+    "score": pl.Float64(),
+    "tokens": pl.Int64(),  # sampled by the policy
+    "sample_tokens": pl.Int64(),  # of the paths selected for training
+    "attempts": pl.Int64(),  # how often it was started
+    "lost_reason": pl.String(),  # null for an execution that was trained or still can be
+}
+
+
+@dataclass(slots=True)
+class ExecutionRow:
+    """One execution so far. `open` while it runs or is scored; `ended` once it holds no place in the water level."""
+
+    execution: int
+    group: GroupRow
+    dispatched_s: float
+    started_s: float | None = None
+    finished_s: float | None = None
+    scored_s: float | None = None
+    version_started: int | None = None
+    outcome: str | None = None
+    valid: bool | None = None
+    score: float | None = None
+    version_tokens: tuple[tuple[int, int], ...] = ()
+    sample_tokens: int = 0
+    attempts: int = 0
+    lost_reason: str | None = None  # said by the cluster or by a cancellation
+    open: bool = True
+    ended: bool = False
+    running: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the policy sampled."""
+        return sum(tokens for _, tokens in self.version_tokens)
+
+    def why_lost(self) -> str | None:
+        """Return why this execution was not and will not be trained, or None."""
+        if self.lost_reason is not None:
+            return self.lost_reason
+        if self.group.dropped_reason is not None:
+            return f"group dropped: {self.group.dropped_reason}"
+        if self.open:
+            return None
+        if self.valid is None:
+            return None if self.outcome == Outcome.ENV_SETUP_FAILED else self.outcome  # a placeholder of reward 0 stays
+        return None if self.valid else Outcome.SCORE_FAILED.value
+
+
+def executions_frame(rows: Iterable[ExecutionRow]) -> pl.DataFrame:
+    """Return executions (`EXECUTIONS_SCHEMA`) in the order of their dispatch."""
+    return pl.DataFrame(
+        [
+            (
+                row.execution,
+                row.group.group,
+                row.dispatched_s,
+                row.started_s,
+                row.finished_s,
+                row.scored_s,
+                row.version_started,
+                row.outcome,
+                row.valid,
+                row.score,
+                row.tokens,
+                row.sample_tokens,
+                row.attempts,
+                row.why_lost(),
+            )
+            for row in rows
+        ],
+        schema=EXECUTIONS_SCHEMA,
+        orient="row",
+    )

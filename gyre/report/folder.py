@@ -1,0 +1,137 @@
+"""The results folder of a run or of a comparison: what is in it, and who may write there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+import polars as pl
+
+from ..errors import InputError
+from ..journal import Header
+from .atomic import disk_errors, write_atomic, write_text_atomic
+from .comparison import Comparison, RunResult
+from .journal_file import JournalWriter
+from .lock import FolderLock
+from .page import report_page
+from .settings_file import SETTINGS, as_read, read_settings, settings_toml
+from .trace_events import write_trace_events
+
+JOURNAL: Final = "journal.jsonl"
+SUMMARY: Final = "summary.json"
+REPORT: Final = "report.html"
+TIMELINE: Final = "timeline.json"
+RUNS: Final = "runs"  # a comparison's folder of runs
+TABLES: Final = ("steps", "micro_steps", "groups", "executions", "cells", "usage", "meters", "levels", "losses")
+
+
+class ResultsFolder:
+    """A folder that this process writes a run's or a comparison's results into; others are kept out until `close`."""
+
+    def __init__(self, path: Path, settings: Mapping[str, Any], lock: FolderLock | None) -> None:
+        """Use `create`."""
+        self.path = path
+        self.settings = settings
+        self._lock = lock
+        self._journal: JournalWriter | None = None
+
+    @classmethod
+    def create(cls, path: Path, settings: Mapping[str, Any], *, resume: bool = False) -> Self:
+        """Make the folder, or take an empty one, and write `settings.toml`.
+
+        With `resume` it may hold results of the same settings.
+
+        Raises:
+            InputError: the folder is in use, holds something else, or cannot be written.
+        """
+        with disk_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(path)
+        try:
+            _refuse_other_content(path, settings, resume)
+            write_text_atomic(path / SETTINGS, settings_toml(settings))
+        except BaseException:
+            lock.release()
+            raise
+        return cls(path, settings, lock)
+
+    @classmethod
+    def part(cls, path: Path, settings: Mapping[str, Any]) -> Self:
+        """Return the folder of a run that belongs to what this user's process, or its parent, has created already."""
+        with disk_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+        write_text_atomic(path / SETTINGS, settings_toml(settings))
+        return cls(path, settings, None)
+
+    def run_path(self, name: str) -> Path:
+        """Return where the run `name` of a comparison goes."""
+        return self.path / RUNS / name
+
+    def run(self, name: str, settings: Mapping[str, Any]) -> ResultsFolder:
+        """Return the folder of one run of a comparison, below `runs/`; it is as much in use as this one."""
+        return ResultsFolder.part(self.run_path(name), settings)
+
+    def open_journal(self, *, append: bool = False) -> JournalWriter:
+        """Begin `journal.jsonl`, headed by the settings, or go on with it; `close` closes it."""
+        self._journal = JournalWriter(self.path / JOURNAL, Header(dict(self.settings)), append=append)
+        return self._journal
+
+    def write_run(self, result: RunResult, *, report: bool = True) -> None:
+        """Write a run's summary and tables, and with `report` the HTML report and the timeline."""
+        self._write_tables([result], marked=False)
+        if report:
+            self._write_pictures([result], None)
+        write_text_atomic(self.path / SUMMARY, result.summary.to_json())
+
+    def write_comparison(self, results: Sequence[RunResult], comparison: Comparison) -> None:
+        """Write a comparison's summary, tables (all runs, told apart by `policy` and `seed`), report and timeline."""
+        self._write_tables(results, marked=True)
+        self._write_pictures(results, comparison)
+        write_text_atomic(self.path / SUMMARY, comparison.to_json())
+
+    def close(self) -> None:
+        """Close the journal and let the folder go; a second call does nothing."""
+        try:
+            if self._journal is not None:
+                self._journal.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+
+    def __enter__(self) -> Self:
+        """Return the folder."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    def _write_tables(self, results: Sequence[RunResult], *, marked: bool) -> None:
+        for name in TABLES:
+            frames = [getattr(result.record, name) for result in results]
+            if marked:
+                frames = [_marked(frame, result) for frame, result in zip(frames, results, strict=True)]
+            write_atomic(self.path / f"{name}.parquet", pl.concat(frames).write_parquet)
+
+    def _write_pictures(self, results: Sequence[RunResult], comparison: Comparison | None) -> None:
+        write_text_atomic(self.path / REPORT, report_page(results, comparison, self.settings))
+        write_atomic(self.path / TIMELINE, lambda temporary: write_trace_events(temporary, results))
+
+
+def _marked(frame: pl.DataFrame, result: RunResult) -> pl.DataFrame:
+    marks = (pl.lit(result.policy).alias("policy"), pl.lit(result.summary.seed, dtype=pl.Int64).alias("seed"))
+    return frame.select(*marks, pl.all())
+
+
+def _refuse_other_content(path: Path, settings: Mapping[str, Any], resume: bool) -> None:
+    if not any(not entry.name.startswith(".") for entry in path.iterdir()):
+        return
+    if not (path / SETTINGS).exists():
+        raise InputError(f"{path}: holds files that are no results of gyre; give a new or an empty folder")
+    if read_settings(path) != as_read(settings):
+        raise InputError(f"{path}: holds the results of other settings ({SETTINGS}); give another folder")
+    if not resume:
+        raise InputError(
+            f"{path}: holds results of these settings already; add --resume to go on, or give another folder"
+        )

@@ -1,0 +1,67 @@
+"""One process at a time writes into a results folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final, Self
+
+from ..errors import InputError
+from .atomic import disk_errors
+
+LOCK_NAME: Final = ".lock"
+
+
+class FolderLock:
+    """A file with the owner's process id, locked for as long as the owner lives.
+
+    The system drops the lock when its process ends, however it ends; a file left by a dead process is taken over.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Take the lock.
+
+        Raises:
+            InputError: another process, or this one, holds it.
+        """
+        self._path = folder / LOCK_NAME
+        self._descriptor = -1
+        while self._descriptor < 0:
+            with disk_errors(self._path):
+                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                os.close(descriptor)
+                raise InputError(
+                    f"{folder}: in use by process {owner}; wait until it ends, or give another folder"
+                ) from error
+            if self._is_current(descriptor):
+                self._descriptor = descriptor
+            else:  # its owner let it go between our opening and locking it
+                os.close(descriptor)
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def _is_current(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), self._path.stat())
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Let the folder go; a second call does nothing."""
+        if self._descriptor >= 0:
+            self._path.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        """Return the lock."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the folder go."""
+        self.release()

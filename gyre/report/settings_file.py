@@ -1,0 +1,45 @@
+"""A run's settings as TOML."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import tomli_w
+
+from ..errors import InputError
+
+SETTINGS: Final = "settings.toml"
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` without what TOML cannot say: absent values are left out, tuples become lists."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value if item is not None]
+    return value
+
+
+def settings_toml(settings: Mapping[str, Any]) -> str:
+    """Return settings as TOML; keys whose value is None are left out."""
+    return tomli_w.dumps(_plain(settings))
+
+
+def as_read(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as they are after writing and reading."""
+    return tomllib.loads(settings_toml(settings))
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return the settings in a results folder.
+
+    Raises:
+        InputError: it has no readable `settings.toml`.
+    """
+    try:
+        return tomllib.loads((path / SETTINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path / SETTINGS}: cannot be read ({error}); give a results folder of gyre") from error
