@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import simpy
+
 from gyre.sim.serving import EngineSpec
 
 Process = Generator[simpy.Event, Any, None]
@@ -138,7 +139,7 @@ class Engine:
     def evict(self, tokens: int, spared: Thread | None) -> None:
         """Drop idle KV, the oldest entry first and that of `spared` last, each from its tail."""
         order = [thread for thread in self.idle if thread is not spared]
-        if spared in self.idle:
+        if spared is not None and spared in self.idle:
             order.append(spared)
         self.idle_tokens -= tokens
         for thread in order:

@@ -1,68 +1,56 @@
 """The serving model as one would first write it with SimPy: a process an engine, an execution and a thread.
 
-The rules are those of `gyre.sim.serving`: prefill first, continuous batching, KV reserved at admission, what is idle kept
-and evicted least recently used first, sticky least-loaded routing, tool waits, sub-agents that fork and join. A decode
-run is one time-out in closed form, interrupted by arrivals, and no loop over tokens. Nothing that a control plane does
-(open, close, pause, cancel, deadlines) is here, calls of one thread follow each other, and events that fall on one time
-happen in the order in which SimPy has them.
+The rules are those of `gyre.sim.serving`: prefill first, continuous batching, KV reserved at admission, idle KV evicted
+least recently used first, sticky least-loaded routing, tool waits, sub-agents that fork and join. A decode run is one
+time-out in closed form, interrupted by arrivals, not a loop over tokens. Left out is what a control plane does (open,
+close, pause, cancel, deadlines). Calls of one thread follow each other, and events that fall on one time happen in the
+order in which SimPy has them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 
 import simpy
-from gyre.sim.serving import EngineSpec
 from simpy_engine import Engine, Execution, Process, Request, Thread
 
+from gyre.sim.serving import EngineSpec
 from gyre.workload.program import Program
+
+COLUMNS = ("call_start", "setup_s", "thread", "input_tokens", "output_tokens", "prefix_call", "prefix_tokens", "wait_s")
 
 
 class Serving:
-    """Runs `total` executions of a program, row after row and again, `at_once` of them at one time."""
+    """All executions of a program, each once and all at one time, on a set of engines."""
 
-    def __init__(self, program: Program, engines: Sequence[EngineSpec], setups_s: Sequence[float], at_once: int) -> None:
+    def __init__(self, program: Program, engines: Sequence[EngineSpec]) -> None:
         self.env = simpy.Environment()
         self.engines = [Engine(self.env, spec) for spec in engines]
         self.rotation = 0
-        self.setups_s = setups_s  # of every execution, in the order of their starts
-        self.started = 0
         self.ends_s: dict[int, float] = {}
-        self.program = program
-        self.columns = {
-            name: getattr(program, name).tolist()
-            for name in ("call_start", "thread", "input_tokens", "output_tokens", "prefix_call", "prefix_tokens", "wait_s")
-        }
+        self.columns = {name: getattr(program, name).tolist() for name in COLUMNS}
         self.parents = parents_of(program)
-        for _ in range(at_once):
-            self.start()
+        for row in range(program.executions):
+            self.env.process(self.execution(row))
 
     def run(self) -> dict[int, float]:
         """Run to the end; return when each execution ended, in seconds."""
         self.env.run()
         return self.ends_s
 
-    def start(self) -> None:
-        """Start the next execution, if there is one left."""
-        if self.started < len(self.setups_s):
-            self.env.process(self.execution(self.started))
-            self.started += 1
-
-    def execution(self, number: int) -> Process:
-        """Set up, run all threads, make room for another."""
-        starts, row = self.columns["call_start"], number % self.program.executions
-        first, calls = starts[row], starts[row + 1] - starts[row]
-        execution = Execution(first, calls)
+    def execution(self, row: int) -> Process:
+        """Set up one execution and run all its threads."""
+        first, end = self.columns["call_start"][row : row + 2]
         by_thread: dict[int, list[int]] = defaultdict(list)
-        for call in range(calls):
+        for call in range(end - first):
             by_thread[self.columns["thread"][first + call]].append(call)
-        execution.threads = [Thread(execution, mine, len(mine)) for _, mine in sorted(by_thread.items())]
-        execution.ended = [self.env.event() for _ in range(calls)]
-        yield self.env.timeout(self.setups_s[number])
+        execution = Execution(first, end - first, ended=[self.env.event() for _ in range(end - first)])
+        execution.threads = [Thread(execution, calls, len(calls)) for _, calls in sorted(by_thread.items())]
+        yield self.env.timeout(self.columns["setup_s"][row])
         yield self.env.all_of([self.env.process(self.thread(thread)) for thread in execution.threads])
-        self.ends_s[number] = self.env.now
-        self.start()
+        self.ends_s[row] = self.env.now
 
     def thread(self, thread: Thread) -> Process:
         """Make a thread's calls one after another, each when those it depends on have ended and its wait is over."""
@@ -108,7 +96,7 @@ def parents_of(program: Program) -> list[list[int]]:
     """Calls, local to their execution, that each call waits for."""
     parents: list[list[int]] = [[] for _ in range(program.calls)]
     starts, edges, followers = program.call_start.tolist(), program.successor_start.tolist(), program.successor.tolist()
-    for first, end in zip(starts, starts[1:], strict=False):
+    for first, end in pairwise(starts):
         for row in range(first, end):
             for follower in followers[edges[row] : edges[row + 1]]:
                 parents[first + follower].append(row - first)

@@ -66,14 +66,24 @@ class ClusterSettings(_Settings):
     capacity: int | None = Field(
         default=None, ge=1, description="executions a cell serves; left out: from the hardware"
     )
-    speed_share: float = Field(
-        default=0.5, gt=0, le=1, description="share of the unloaded decode speed that defines capacity"
+    sequence_tokens_per_s: float | None = Field(
+        default=None, gt=0, description="decode speed of one sequence that defines capacity; a profile's nominal speed"
+    )
+    speed_share: float | None = Field(
+        default=None, gt=0, le=1, description="or: share of the unloaded decode speed that defines capacity [0.25]"
     )
     kv_on_leave: KvOnLeave = KvOnLeave.RECOMPUTE
     kv_on_publish: KvOnPublish = KvOnPublish.RECOMPUTE
     rebalance: float = Field(
         default=1.5, ge=1, description="load over the least load at which a thread changes its engine"
     )
+
+
+    @model_validator(mode="after")
+    def _one_speed(self) -> Self:
+        if self.sequence_tokens_per_s is not None and self.speed_share is not None:
+            raise ValueError("give either sequence_tokens_per_s or speed_share")
+        return self
 
 
 class TrainingSettings(_Settings):

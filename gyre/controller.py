@@ -180,12 +180,11 @@ class Controller:
 
     def _micro_step_claimed(self, event: ev.MicroStepClaimed) -> None:
         if event.step == self.version:
-            self.step.claims[event.micro_step] = event.cell
+            self.step.claim(event.micro_step, event.cell, event.time_s)
 
     def _micro_step_done(self, event: ev.MicroStepDone) -> None:
         if event.step == self.version:
-            self.step.claims[event.micro_step] = event.cell
-            self.step.done.add(event.micro_step)
+            self.step.finish(event.micro_step, event.cell, event.time_s)
 
     def _update_applied(self, event: ev.UpdateApplied) -> None:
         self.version = event.version

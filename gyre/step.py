@@ -44,6 +44,24 @@ def pack(sample_tokens: Iterable[int], budget_tokens: int) -> tuple[tuple[int, .
 
 
 @dataclass(slots=True)
+class Pace:
+    """How long micro-steps take, from those that were claimed and returned in this run."""
+
+    seconds: float = 0.0
+    count: int = 0
+
+    def add(self, seconds: float) -> None:
+        """Count one micro-step."""
+        self.seconds += seconds
+        self.count += 1
+
+    @property
+    def mean_s(self) -> float | None:
+        """Mean seconds of a micro-step; None before the first was returned."""
+        return self.seconds / self.count if self.count else None
+
+
+@dataclass(slots=True)
 class Step:
     """Training state between two updates. Micro-steps are numbered from 0 within a step."""
 
@@ -51,7 +69,9 @@ class Step:
     groups: list[int] = field(default_factory=list)
     offered: int = 0
     claims: dict[int, int] = field(default_factory=dict)  # micro-step -> cell that claimed it last
+    claimed_s: dict[int, float] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
+    pace: Pace = field(default_factory=Pace)  # of the whole run
 
     def move(self, phase: StepPhase) -> None:
         """Enter `phase`; raise IllegalMoveError where the table does not allow it."""
@@ -68,7 +88,20 @@ class Step:
         """Forget what was offered and done, keep the groups: their gradients were lost with the core."""
         self.offered = 0
         self.claims.clear()
+        self.claimed_s.clear()
         self.done.clear()
+
+    def claim(self, micro_step: int, cell: int, time_s: float) -> None:
+        """Record that a cell took a micro-step."""
+        self.claims[micro_step] = cell
+        self.claimed_s[micro_step] = time_s
+
+    def finish(self, micro_step: int, cell: int, time_s: float) -> None:
+        """Record that a cell returned a micro-step's gradient."""
+        self.claims[micro_step] = cell
+        self.done.add(micro_step)
+        if micro_step in self.claimed_s:
+            self.pace.add(time_s - self.claimed_s.pop(micro_step))
 
     def release(self, cell: int) -> None:
         """Put what a cell claimed and did not return into the queue again."""

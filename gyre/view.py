@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -89,6 +90,19 @@ class View:
     def unclaimed_micro_steps(self) -> int:
         """Micro-steps of the open step that no cell has claimed."""
         return self._controller.step.unclaimed
+
+    @property
+    def training_cells(self) -> int:
+        """Cells that can claim micro-steps now."""
+        return self._controller.fleet.training_cells
+
+    @property
+    def backlog_s(self) -> float:
+        """Seconds that the training cells need for what no cell has claimed; inf where nothing is known of their pace."""
+        unclaimed, mean_s = self.unclaimed_micro_steps, self._controller.step.pace.mean_s
+        if unclaimed == 0:
+            return 0.0
+        return math.inf if mean_s is None or self.training_cells == 0 else unclaimed * mean_s / self.training_cells
 
     @property
     def cells(self) -> Sequence[Cell]:

@@ -30,11 +30,10 @@ class SimCell:
     switch: simpy.Process | None = None
 
 
-def build_cells(settings: RunSettings, hardware: HardwareProfile, mean_context_tokens: int) -> list[SimCell]:
-    """Lay out elastic cells (core first), then standalone engines, and number the engines of all of them."""
+def build_cells(settings: RunSettings, hardware: HardwareProfile, capacity: int) -> list[SimCell]:
+    """Lay out elastic cells (core first) of `capacity` executions each, then standalone engines; number all engines."""
     cluster = settings.cluster
     per_cell = hardware.engines_per_cell
-    capacity = cluster.capacity or hardware.capacity(cluster.speed_share, mean_context_tokens)
     cells: list[SimCell] = []
     for index in range(cluster.cells):
         spec = CellSpec(index, CellKind.SATELLITE if index else CellKind.CORE, capacity, hardware.cell.gpus)

@@ -17,6 +17,7 @@ from gyre.events import Event, RunStarted, Timer
 from gyre.journal import Entry
 from gyre.workload.program import Program
 
+from .capacity import cell_capacity
 from .cells import Cells, build_cells
 from .context import Context
 from .hardware_profile import HardwareProfile
@@ -40,7 +41,7 @@ class SimCluster:
         controller: Controller,
         record: Callable[[Entry], None],
     ) -> None:
-        cells = build_cells(settings, hardware, mean_context_tokens(program))
+        cells = build_cells(settings, hardware, cell_capacity(settings, hardware, program))
         engines = [hardware.engine_spec()] * cells[-1].engines.stop
         model = ServingModel(program, engines, rebalance=settings.cluster.rebalance)
         self._context = Context(settings, hardware, program, simpy.Environment(), model, self.report)
@@ -78,15 +79,16 @@ class SimCluster:
         """
         self._cells.start()
         self.report(RunStarted(0.0, self._cells.specs))
+        env, model = self._context.env, self._context.model
         while not self._stopped:
-            horizon_s = self._context.env.peek()
-            ended = self._context.model.advance(max(horizon_s, self._context.model.now_s))
+            horizon_s = env.peek()
+            ended = model.advance(max(horizon_s, model.now_s))
             if ended is not None:
                 self._rollouts.ended(ended)
-            elif self._context.env.peek() == float("inf"):
+            elif horizon_s == float("inf"):
                 raise InputError(self._stuck())
             else:
-                self._context.env.step()
+                env.step()
 
     def report(self, event: Event) -> None:
         """Give an event to the controller and carry out what it commands; events that this causes follow in order."""
@@ -117,9 +119,7 @@ class SimCluster:
         def ring(_: simpy.Event) -> None:
             self.report(Timer(self._context.now_s, command.name))
 
-        event = self._context.wait(command.at_s - self._context.now_s)
-        assert event.callbacks is not None
-        event.callbacks.append(ring)
+        self._context.after(command.at_s - self._context.now_s, ring)
 
     def _stop(self, command: cmd.StopRun) -> None:
         self._stopped = True
@@ -127,12 +127,6 @@ class SimCluster:
     def _stuck(self) -> str:
         pool = self._controller.pool
         return (
-            f"nothing can happen any more at {self._context.now_s:.0f} s: {pool.running} executions run, {pool.ready_groups} "
-            f"groups are ready, training is {self._controller.step.phase}; the policy moves no cell that would go on"
+            f"nothing can happen any more at {self._context.now_s:.0f} s: {pool.running} executions run, "
+            f"{pool.ready_groups} groups are ready, training is {self._controller.step.phase}; the policy moves no cell that would go on"
         )
-
-
-def mean_context_tokens(program: Program) -> int:
-    """Mean input of a call over a workload, in tokens, weighted by its output: what a decoding sequence holds."""
-    weight = program.output_tokens
-    return int((program.input_tokens * weight).sum() / max(1, int(weight.sum())))

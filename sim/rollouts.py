@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import simpy
 
 from gyre.commands import DispatchGroup
 from gyre.events import ExecutionFinished, ExecutionScored, ExecutionStarted
@@ -22,7 +20,6 @@ from .serving import Ended, EndReason
 
 _SCORE_DRAW: Final = 102
 _OUTCOMES: Final = tuple(Outcome)
-Process = Generator[simpy.Event, Any, None]
 
 
 @dataclass(slots=True)
@@ -63,7 +60,7 @@ class Rollouts:
         setup_s = float(context.program.setup_s[rollout.row])
         context.report(ExecutionStarted(context.now_s, execution, self.version))
         if rollout.outcome is Outcome.ENV_SETUP_FAILED:
-            context.env.process(self._fail_setup(execution, setup_s))
+            context.after(setup_s, lambda _: self._setup_failed(execution))
             return
         limits, now = context.settings.limits, context.now_s
         self._running[execution] = None
@@ -75,8 +72,7 @@ class Rollouts:
             overall_deadline_s=now + (limits.overall_timeout_s or math.inf),
         )
 
-    def _fail_setup(self, execution: int, setup_s: float) -> Process:
-        yield self._context.wait(setup_s)
+    def _setup_failed(self, execution: int) -> None:
         if execution in self._rollouts:
             self._context.report(ExecutionFinished(self._context.now_s, execution, Outcome.ENV_SETUP_FAILED, ()))
 
@@ -112,11 +108,13 @@ class Rollouts:
 
     def score(self, execution: int, attempt: int) -> None:
         """Evaluate a finished execution; the result comes after its scoring time."""
-        self._context.env.process(self._scoring(execution, attempt))
+        scoring_s = float(self._context.program.scoring_s[self._rollouts[execution].row])
+        self._context.after(scoring_s, lambda _: self._scored(execution, attempt))
 
-    def _scoring(self, execution: int, attempt: int) -> Process:
-        context, rollout = self._context, self._rollouts[execution]
-        yield context.wait(float(context.program.scoring_s[rollout.row]))
+    def _scored(self, execution: int, attempt: int) -> None:
+        context, rollout = self._context, self._rollouts.get(execution)
+        if rollout is None:
+            return  # cancelled meanwhile
         rate = context.settings.faults.score_failure_rate
         drawn = uniform(context.settings.seed, _SCORE_DRAW, execution, attempt)
         if rollout.outcome is Outcome.SCORE_FAILED or drawn < rate:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 import simpy
@@ -35,7 +36,7 @@ class Trainer:
         self._step = -1
         self._queue: list[Claim] = []  # heap
         self._claims: dict[int, Claim] = {}  # cell -> what it works on
-        self._work: dict[int, simpy.Process] = {}
+        self._work: dict[int, simpy.Event] = {}  # cell -> end of what it works on
         self._joined: set[int] = set()  # cells that hold this step's snapshot
         self._update: simpy.Process | None = None
 
@@ -81,7 +82,7 @@ class Trainer:
 
     def _abandon(self, cell: int) -> None:
         del self._claims[cell]
-        self._work.pop(cell).interrupt("abandoned")
+        del self._work[cell]
 
     def _claim_all(self) -> None:
         for cell in range(len(self._gpus)):
@@ -94,20 +95,19 @@ class Trainer:
         if not self._queue or cell in self._work:
             return
         claim = self._claims[cell] = heapq.heappop(self._queue)
-        self._work[cell] = self._context.env.process(self._train(cell, claim))
+        self._work[cell] = self._context.after(self._seconds(cell, claim), partial(self._returned, cell))
         self._context.report(MicroStepClaimed(self._context.now_s, cell, self._step, claim[1]))
 
-    def _train(self, cell: int, claim: Claim) -> Process:
-        hardware = self._context.hardware
-        _, micro_step, samples = claim
+    def _seconds(self, cell: int, claim: Claim) -> float:
+        hardware, samples = self._context.hardware, claim[2]
         seconds = micro_step_s(hardware, sum(samples), self._gpus[cell], attended_pairs(samples))
-        if cell not in self._joined:
-            seconds += hardware.publish_s  # the pull of the snapshot
-        try:
-            yield self._context.wait(seconds)
-        except simpy.Interrupt:
-            return
+        return seconds if cell in self._joined else seconds + hardware.publish_s  # the pull of the snapshot
+
+    def _returned(self, cell: int, work: simpy.Event) -> None:
+        if self._work.get(cell) is not work:
+            return  # abandoned meanwhile
         self._joined.add(cell)
-        del self._claims[cell], self._work[cell]
+        del self._work[cell]
+        micro_step = self._claims.pop(cell)[1]
         self._context.report(MicroStepDone(self._context.now_s, cell, self._step, micro_step))
         self._claim(cell)

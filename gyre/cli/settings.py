@@ -84,7 +84,11 @@ def _of_profile(name: str) -> dict[str, Any]:
     profile = load_profile(name)
     limits = {"harness_timeout_s": profile.timeouts.harness_s, "overall_timeout_s": profile.timeouts.overall_s}
     return {
-        "cluster": {"hardware": profile.hardware, "cells": profile.cells},
+        "cluster": {
+            "hardware": profile.hardware,
+            "cells": profile.cells,
+            "sequence_tokens_per_s": profile.nominal.decode_tokens_per_s,
+        },
         "training": profile.training.model_dump(),
         "limits": {key: value for key, value in limits.items() if value is not None},
     }

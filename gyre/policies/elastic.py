@@ -20,6 +20,9 @@ class ElasticSettings(PolicySettings):
     """Settings of `elastic`."""
 
     streaming: bool = Field(default=True, description="train a group's samples as soon as the group is ready")
+    join_backlog_s: float = Field(
+        default=60.0, ge=0, description="seconds of unclaimed micro-steps, at the present pace, from which a satellite joins"
+    )
     order: tuple[int, ...] | None = Field(
         default=None, description="satellites in the order in which they move to training; left out: by number"
     )
@@ -29,9 +32,13 @@ class Elastic(Policy):
     """Cells join training in a fixed order, core first, as soon as the others can carry what still runs.
 
     The rules are those of QwenGyre (arXiv 2609.33848), numbered here as there:
-    the next cell moves when w(t) <= C_R(t) - C_e and there is something to train on (2); moves are serial and latched
-    until the burst ends (3); after the publish the core stays only if the next batch is ready and the other cells can
-    carry all pending executions (4).
+    the next cell moves when w(t) <= C_R(t) - C_e and there are samples to feed it (2); moves are serial and latched until
+    the burst ends (3); after the publish the core stays only if the next batch is ready and the other cells can carry all
+    pending executions (4).
+
+    What feeds a satellite is gyre's choice: `join_backlog_s` of work that the cells in training have not claimed. At 0 any
+    unclaimed micro-step will do; but a move costs two switches and lasts for the burst, so a cell that finds nothing to
+    do on arrival is lost to serving.
     """
 
     name: ClassVar[str] = "elastic"
@@ -39,7 +46,8 @@ class Elastic(Policy):
 
     def __init__(self, settings: PolicySettings) -> None:
         super().__init__(settings)
-        self._order = cast("ElasticSettings", settings).order
+        own = cast("ElasticSettings", settings)
+        self._order, self._join_backlog_s = own.order, own.join_backlog_s
         self._late: set[int] = set()  # cells that were still on their way to training when their burst ended
 
     def moves(self, view: View) -> Sequence[Move]:
@@ -75,7 +83,9 @@ class Elastic(Policy):
         if cell is view.core:
             enough = 1 if self.settings.streaming or view.exhausted else view.groups_per_step
             return view.ready_groups >= enough or view.step_phase is StepPhase.OPEN
-        return view.step_phase is StepPhase.OPEN and view.unclaimed_micro_steps > 0
+        if view.step_phase is not StepPhase.OPEN or view.unclaimed_micro_steps == 0:
+            return False
+        return view.backlog_s >= self._join_backlog_s
 
     def _boundary(self, view: View) -> Sequence[Move]:
         core = view.core

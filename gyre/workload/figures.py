@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = 3
 BINS: Final = 40
+LEAST_TICKS: Final = 3
 MOST_TICKS: Final = 6
 POINTS: Final = 200
 ROW_HEIGHT_PX: Final = 230
@@ -115,6 +116,7 @@ def _log_axis(figure: Figure, panel: int, low: float, high: float) -> None:
         range=[first - pad, last + pad],
         tickvals=ticks,
         ticktext=[short_number(float(tick)) for tick in ticks],
+        tickangle=0,
         gridcolor="#eee",
         row=1 + panel // COLUMNS,
         col=1 + panel % COLUMNS,
@@ -122,14 +124,15 @@ def _log_axis(figure: Figure, panel: int, low: float, high: float) -> None:
 
 
 def _round_numbers(low: float, high: float) -> FloatArray:
-    """At most `MOST_TICKS` of 1, 2, 3, ... times powers of ten in [low, high], as evenly spread as those come."""
+    """About `LEAST_TICKS` to `MOST_TICKS` of 1, 2, 3, ... times powers of ten in [low, high], as round as possible."""
     powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    for leading in ((1, 2, 3, 4, 5, 6, 7, 8, 9), (1, 2, 5), (1, 3), (1,)):
+    ticks = powers
+    for leading in ((1,), (1, 3), (1, 2, 5), (1, 2, 3, 4, 5, 6, 7, 8, 9)):
         ticks = np.sort(np.outer(powers, leading).ravel())
         ticks = ticks[(ticks >= low) & (ticks <= high)]
-        if len(ticks) <= MOST_TICKS:
-            return ticks
-    return ticks[:: -(-len(ticks) // MOST_TICKS)]
+        if len(ticks) >= LEAST_TICKS:
+            break
+    return ticks[:: max(1, -(-len(ticks) // MOST_TICKS))]
 
 
 def _log_histogram(value: FloatArray) -> tuple[FloatArray, FloatArray]:

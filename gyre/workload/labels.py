@@ -36,7 +36,7 @@ TITLES: Final[dict[str, tuple[str, str]]] = {
 def titled(name: str) -> str:
     """Title with its unit, where it does not name it already."""
     title, unit = TITLES[name]
-    return f"{title}, {unit}" if unit and unit not in title else title
+    return f"{title}, {unit}" if unit and unit not in title.split() else title
 
 
 def short_number(value: float) -> str:

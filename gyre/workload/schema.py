@@ -31,21 +31,21 @@ class Role(StrEnum):
 class Relation(StrEnum):
     """How a call's context derives from its parent call's."""
 
-    ROOT = "root"
-    APPEND = "append"
-    BRANCH = "branch"
-    COMPACTION = "compaction"
-    RETRY = "retry"
+    ROOT = "root"  # from none
+    APPEND = "append"  # the parent's whole context, and more; `prefix_tokens` may count full blocks only
+    BRANCH = "branch"  # a beginning of the parent's context, then something else
+    COMPACTION = "compaction"  # a branch whose rest is a summary of what was dropped
+    RETRY = "retry"  # the parent's input again
 
 
 class WaitKind(StrEnum):
     """Why a call did not start as soon as it was released."""
 
-    START = "start"
+    START = "start"  # first call of its thread
     TOOL = "tool"
     HUMAN = "human"
-    SUBAGENT_JOIN = "subagent_join"
-    QUEUE = "queue"
+    SUBAGENT_JOIN = "subagent_join"  # the wait after the last sub-agent has ended
+    QUEUE = "queue"  # the harness or provider, such as a summary call that the source does not list
 
 
 class Outcome(StrEnum):

@@ -8,13 +8,14 @@ from pathlib import Path
 import polars as pl
 
 from .findings import Finding, Kind, Report, found
-from .rules import NOTES, ORPHAN_TOOL, REPAIRABLE, STRUCTURE, Rule
+from .repairs import ORPHAN_TOOL, REPAIRABLE
+from .rules import NOTES, STRUCTURE, Rule
 from .threads import open_until, thread_table
 from .trace import Trace
 
 
 def validate(trace: Trace) -> Report:
-    """Every broken invariant of `rules`, and notes, with counts and first row numbers.
+    """Every broken invariant of `rules` and `repairs`, and notes, with counts and first row numbers.
 
     Where the structure itself is broken (ids, call indices, release graph), only that is reported: the other rules rest
     on it. A trace whose report is `ok` can be compiled.

@@ -72,7 +72,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_damaged_document(name: str, data: st.DataObject) -> None:
     document = json.loads((DATA / name).read_text())
@@ -84,7 +84,7 @@ def test_a_damaged_document(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", LINES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_damaged_lines(name: str, data: st.DataObject) -> None:
     records = []

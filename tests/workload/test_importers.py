@@ -259,3 +259,63 @@ def test_unknown_names_are_refused(tmp_path: Path) -> None:
         InputError, match="--format parchment: no such format; choose one of kv-cache-tester, claude-code"
     ):
         import_trace(DATA / "azure.csv", "parchment")
+
+
+def recorded_set(folder: Path, *, people: bool = False, **cells: Any) -> Path:
+    """Two Parquet tables: a main thread of two calls with a sub-agent between; `cells` change the last call."""
+    shared: dict[str, Any] = {"execution_id": "r", "agent_kind": "main", "finish": None, "model": "m", "cache_read": 0}
+    begin = 1_700_000_000_000_000
+    main: dict[str, Any] = shared | {"thread": "main", "role": "main", "dropped_tokens": 0}
+    rows = [
+        main
+        | {"call_seq": 0, "parent_call_seq": None, "relation": "root", "prefix_tokens": 0, "input_tokens": 100_000},
+        main
+        | {"call_seq": 1, "thread": "a", "role": "sub_agent", "parent_call_seq": None, "relation": "root"}
+        | {"prefix_tokens": 0, "input_tokens": 500},
+        main
+        | {"call_seq": 2, "parent_call_seq": 0, "relation": "branch", "prefix_tokens": 90, "input_tokens": 900}
+        | cells,
+    ]
+    starts, waits = ((0, 40, 41), (None, 0, 31)) if people else ((0, 11, 41), (None, None, 31))
+    for row, start, wait in zip(rows, starts, waits, strict=True):
+        row |= {"start_us": begin + start * 1_000_000, "llm_us": 10_000_000 if row["thread"] == "main" else 29_000_000}
+        row |= {"wait_us": None if wait is None else wait * 1_000_000, "wait_kind": "tool", "output_tokens": 50}
+    pl.DataFrame(rows).write_parquet(folder / "x.calls.parquet")
+    execution = {"execution_id": "r", "source": "s", "group_id": "s:task|a|b", "harness": "h", "model": "m"}
+    outcome = {"wall_us": 51_000_000, "outcome": "timeout", "reward": 1.0, "human_in_loop": people}
+    pl.DataFrame([execution | outcome]).write_parquet(folder / "x.executions.parquet")
+    return folder / "x.executions.parquet"
+
+
+def test_recorded_parquet_marks_compactions_and_joins(tmp_path: Path) -> None:
+    trace, report = import_trace(recorded_set(tmp_path))
+    assert column(trace, "relation") == ["root", "root", "compaction"]
+    assert column(trace, "wait_kind") == ["start", "start", "subagent_join"]
+    assert column(trace, "wait_s") == pytest.approx([0.0, 1.0, 1.0])
+    assert column(trace, "start_s") == [0.0, 11.0, 41.0]
+    assert report.count("compaction") == 1
+    row = trace.executions.row(0, named=True)
+    assert (row["outcome"], row["censored"], row["reward"]) == ("harness_timeout", True, 1.0)
+    assert trace.groups["task"].to_list() == ["task"]
+
+
+def test_recorded_parquet_moves_sub_agents_stamped_with_their_end(tmp_path: Path) -> None:
+    trace, report = import_trace(recorded_set(tmp_path, people=True))
+    assert column(trace, "start_s") == [0.0, 11.0, 41.0]
+    assert column(trace, "wait_kind")[2] == "subagent_join"
+    assert report.count("sub_agent_start") == 1
+
+
+@pytest.mark.parametrize("cells", [{"parent_call_seq": 7}, {"relation": "cousin"}, {"input_tokens": -1}])
+def test_recorded_parquet_skips_a_bad_call(tmp_path: Path, cells: dict[str, Any]) -> None:
+    trace, report = import_trace(recorded_set(tmp_path, **cells))
+    assert len(trace.calls) == 2
+    assert report.count("bad_call") == 1
+
+
+def test_recorded_parquet_names_a_missing_column(tmp_path: Path) -> None:
+    path = recorded_set(tmp_path)
+    pl.read_parquet(path).drop("reward").write_parquet(path)
+    with pytest.raises(InputError, match="a column is missing") as caught:
+        import_trace(path)
+    assert "\n" not in str(caught.value)

@@ -10,6 +10,7 @@ import polars as pl
 from ..findings import Kind, Report, found
 from ..schema import Quality
 from ..trace import Trace
+from .fields import MOST_TOKENS
 from .files import files_below, nothing_left
 from .log import ImportLog
 from .single_calls import single_calls
@@ -36,14 +37,14 @@ def read(path: Path) -> tuple[Trace, Report]:
     for file in files_below(path, ".csv"):
         rows = text_table(file, _COLUMNS)
         tokens = rows.select(pl.col("ContextTokens", "GeneratedTokens").cast(pl.Int64, strict=False))
-        bad = tokens.select(bad=pl.any_horizontal(pl.all().is_null()))["bad"]
+        bad = tokens.select(bad=pl.any_horizontal(~pl.all().is_between(0, MOST_TOKENS).fill_null(False)))["bad"]
         finding = found(
             rows,
             bad,
             kind=Kind.SKIPPED,
             table=file.name,
             rule="bad_row",
-            says="tokens are no whole numbers",
+            says="tokens are no counts",
             show=_COLUMNS,
             lines=rows["line"],
         )

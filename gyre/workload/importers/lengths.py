@@ -19,6 +19,7 @@ from ...errors import InputError
 from ..findings import Kind, Report, found
 from ..schema import Quality
 from ..trace import Trace
+from .fields import MOST_SECONDS, MOST_TOKENS
 from .files import head_objects, json_lines, nothing_left
 from .log import ImportLog
 from .single_calls import single_calls
@@ -105,8 +106,8 @@ def _bad(rows: pl.DataFrame) -> pl.Series:
         | rows["duration_s_bad"]
         | rows["reward_bad"]
         | (tokens.is_null() & duration.is_null())
-        | (tokens < 1).fill_null(False)
-        | (duration < 0).fill_null(False)
+        | ~tokens.is_between(1, MOST_TOKENS).fill_null(True)
+        | ~duration.is_between(0, MOST_SECONDS).fill_null(True)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +14,46 @@ from ..schema import Outcome, Quality, Relation, Role, WaitKind
 from ..trace import Trace, conform
 from .assemble import assemble
 from .drafts import DraftCall, DraftExecution
+from .fields import count
 from .log import ImportLog
 from .partial_output import flag_partial_output
+from .recorded_tools import asked_tools
 
 SUFFIX: Final = ".executions.parquet"
 COMPACTED_SHARE: Final = 0.8  # measured: compactions leave under 48 % of the context, other branches over 92 %
 ROUNDING_S: Final = 1.0  # precision of times where people were in the loop (kv-cache-tester)
+_EXECUTION_COLUMNS: Final = [
+    "execution_id",
+    "source",
+    "group_id",
+    "harness",
+    "model",
+    "wall_us",
+    "outcome",
+    "reward",
+    "human_in_loop",
+]
+_CALL_COLUMNS: Final = [
+    "execution_id",
+    "call_seq",
+    "thread",
+    "role",
+    "agent_kind",
+    "parent_call_seq",
+    "relation",
+    "prefix_tokens",
+    "dropped_tokens",
+    "input_tokens",
+    "output_tokens",
+    "start_us",
+    "llm_us",
+    "wait_us",
+    "wait_kind",
+    "finish",
+    "model",
+    "cache_read",
+]
+_TOOL_COLUMNS: Final = ["name", "err", "thread", "execution_id", "start_us", "dur_us"]
 _OUTCOMES: Final = {"ok": Outcome.COMPLETED, "completed": Outcome.COMPLETED, "timeout": Outcome.HARNESS_TIMEOUT}
 
 
@@ -51,9 +86,11 @@ def _beside(executions: Path, table: str) -> Path:
 
 
 def _read_set(path: Path, log: ImportLog) -> Trace:
-    calls = _parquet(_beside(path, "calls"))
+    calls = _parquet(_beside(path, "calls"), _CALL_COLUMNS)
     begun = calls.group_by("execution_id").agg(begin=pl.col("start_us").min())
-    drafts = {row["execution_id"]: _execution(row, log) for row in _parquet(path).iter_rows(named=True)}
+    drafts = {
+        row["execution_id"]: _execution(row, log) for row in _parquet(path, _EXECUTION_COLUMNS).iter_rows(named=True)
+    }
     _add_calls(drafts, calls.join(begun, on="execution_id").sort("execution_id", "call_seq"), log)
     for draft in drafts.values():
         if draft.human_in_loop:
@@ -66,17 +103,19 @@ def _read_set(path: Path, log: ImportLog) -> Trace:
     tools = _beside(path, "tools")
     if not tools.is_file():
         return trace
-    table = _tools(_parquet(tools), calls, begun, log)
+    table = asked_tools(_parquet(tools, _TOOL_COLUMNS), calls, begun, log)
     return Trace(trace.executions, trace.groups, trace.calls, conform(table, "tools", tools.name))
 
 
-def _parquet(path: Path) -> pl.DataFrame:
+def _parquet(path: Path, columns: Sequence[str]) -> pl.DataFrame:
     try:
-        return pl.read_parquet(path)
+        return pl.read_parquet(path, columns=list(columns))
+    except pl.exceptions.ColumnNotFoundError as error:
+        missing = str(error).splitlines()[0]
+        raise InputError(f"{path}: a column is missing ({missing}); it needs {', '.join(columns)}") from error
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(
-            f"{path}: not a readable Parquet file ({str(error).splitlines()[0]}); copy it again"
-        ) from error
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: not a readable Parquet file ({reason}); copy it again") from error
 
 
 def _execution(row: dict[str, Any], log: ImportLog) -> DraftExecution:
@@ -104,32 +143,40 @@ def _execution(row: dict[str, Any], log: ImportLog) -> DraftExecution:
 
 
 def _add_calls(drafts: dict[str, DraftExecution], calls: pl.DataFrame, log: ImportLog) -> None:
+    """Add the calls, in the order of `call_seq`; one that cannot be read is logged and skipped."""
     threads: dict[str, dict[str, int]] = {}
+    known: dict[tuple[str, int], DraftCall] = {}
     for row in calls.iter_rows(named=True):
-        draft = drafts.get(row["execution_id"])
+        execution_id = row["execution_id"]
+        draft = drafts.get(execution_id)
         if draft is None:
-            log.skip("calls", "execution_missing", "its execution is not in the file", example=row["execution_id"])
+            log.skip("calls", "execution_missing", "its execution is not in the file", example=execution_id)
             continue
-        numbers = threads.setdefault(row["execution_id"], {"main": 0})
+        numbers = threads.setdefault(execution_id, {"main": 0})
         thread = numbers.setdefault(row["thread"], len(numbers))
-        draft.calls.append(_call(row, draft, thread))
+        try:
+            parent = None if row["parent_call_seq"] is None else known[execution_id, row["parent_call_seq"]]
+            call = _call(row, draft.human_in_loop, thread, parent)
+        except (KeyError, TypeError, ValueError) as error:
+            log.skip("calls", "bad_call", "a call lacks a usable field", example=f"{execution_id}: {error!r}")
+            continue
+        draft.calls.append(call)
+        known[execution_id, row["call_seq"]] = call
 
 
-def _call(row: dict[str, Any], draft: DraftExecution, thread: int) -> DraftCall:
-    """One call; `parent_call_seq` names an earlier call of the execution, and `call_seq` counts from 0."""
-    parent = row["parent_call_seq"]
-    person = draft.human_in_loop and row["wait_kind"] == "human_or_start"
+def _call(row: dict[str, Any], people: bool, thread: int, parent: DraftCall | None) -> DraftCall:
+    person = people and row["wait_kind"] == "human_or_start"
     return DraftCall(
         thread=thread,
         parent_thread=0 if thread else None,
         role=Role(row["role"]),
         agent=row["agent_kind"],
-        parent=None if parent is None else draft.calls[parent],
+        parent=parent,
         relation=Relation(row["relation"]),
         prefix_tokens=row["prefix_tokens"],
         dropped_tokens=row["dropped_tokens"],
-        input_tokens=row["input_tokens"],
-        output_tokens=row["output_tokens"],
+        input_tokens=count(row["input_tokens"]),
+        output_tokens=count(row["output_tokens"]),
         cached_tokens=row["cache_read"],
         start_s=(row["start_us"] - row["begin"]) / 1e6,
         model_s=None if row["llm_us"] is None else row["llm_us"] / 1e6,
@@ -184,29 +231,4 @@ def _mark_compactions(draft: DraftExecution, log: ImportLog) -> None:
         "itself is not in the source and its time is in the wait",
         count=marked,
         example=draft.execution_id,
-    )
-
-
-def _tools(tools: pl.DataFrame, calls: pl.DataFrame, begun: pl.DataFrame, log: ImportLog) -> pl.DataFrame:
-    """Tool calls with the call that asked for them: the latest of the thread that started before the tool."""
-    key = ["execution_id", "thread"]
-    asked = calls.select("execution_id", pl.col("thread").cast(pl.String), "start_us", call_index="call_seq")
-    joined = (
-        tools.with_columns(pl.col("thread").cast(pl.String))
-        .with_row_index("row")
-        .sort("start_us")
-        .join_asof(asked.sort("start_us"), on="start_us", by=key, strategy="backward", check_sortedness=False)
-        .join(begun, on="execution_id", how="left")
-        .sort("row")
-    )
-    lost = joined["call_index"].null_count()
-    for _ in range(lost):
-        log.skip("tools", "no_call_before", "no call of its thread starts before it")
-    return joined.filter(pl.col("call_index").is_not_null()).select(
-        "execution_id",
-        "call_index",
-        tool="name",
-        start_s=(pl.col("start_us") - pl.col("begin")) / 1e6,
-        duration_s=pl.col("dur_us") / 1e6,
-        failed="err",
     )

@@ -1,4 +1,4 @@
-"""The reference workload of the simulator's benchmarks: 512 executions in 64 groups of 8, 300 calls each, on 8 cells."""
+"""The simulator's reference workload: 512 executions in 64 groups of 8, 300 calls each, on 8 cells."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from gyre.sim.run import Run, load_cell
 from serving_speed import program_of_chains
 
 from gyre.config import RunSettings
+from gyre.sim.run import Run, load_cell
 from gyre.workload.program import Program
 
 GROUPS, GROUP_SIZE, CALLS, CELLS = 64, 8, 300, 8
@@ -34,7 +34,7 @@ def program_of_groups(groups: int = GROUPS, calls: int = CALLS, seed: int = 0) -
 
 
 def elastic_run(program: Program, steps: int) -> Run:
-    """The program under the elastic policy, on 8 cells of one engine (Qwen3-235B-A22B on 8 GPUs) for 64 executions each."""
+    """The program under the elastic policy, on 8 cells of one engine each (Qwen3-235B-A22B on 8 GPUs)."""
     groups = len(program.group_ids)
     settings = RunSettings.model_validate(
         {
