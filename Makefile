@@ -20,7 +20,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	rm -rf $(TREE)
 	$(BIN)/pip install --quiet --no-deps --target $(TREE) .
-	$(BIN)/mypy $(TREE)/gyre
+	cd $(TREE) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml gyre
 	cd $(TREE) && PYTHONPATH=. $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/.importlinter
 
 $(VENV)/bin/python:

@@ -1,4 +1,4 @@
-"""QwenGyre's ablation ladder: eight settings of the scheduler, simulated hours relative to E0, beside the published ratios.
+"""QwenGyre's ablation ladder: eight settings of the scheduler, simulated hours over those of E0 and the published ones.
 
 Twelve steps of `nl2repo-122b`, all at the same GPUs and set to the same mean scheduling staleness, by `gyre compare`.
 Nothing is tuned here: it reports how far the simulator is from what was published (arXiv 2609.33848).

@@ -14,8 +14,8 @@ import resource
 import time
 
 import numpy as np
-from gyre.sim.serving import EngineSpec, ServingModel
 
+from gyre.sim.serving import EngineSpec, ServingModel
 from gyre.workload.program import Program
 
 EXECUTIONS, CALLS, ENGINES = 512, 300, 8

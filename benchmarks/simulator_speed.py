@@ -135,7 +135,7 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     arguments = parser.parse_args()
-    whole_run(program_of_groups(groups=2, calls=3), steps=2)
+    whole_run(program_of_groups(groups=8, calls=30), steps=4)
     program = program_of_groups()
     runs = [whole_run(program, max(1, arguments.steps // part)) for part in (4, 2, 1)]
     both = replays(program, elastic_run(program, 1).hardware.engine_spec())

@@ -16,7 +16,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class DispatchGroup(Command):
-    """Give a group of executions to the cluster; `StartExecution` starts them. `version` is the one served at dispatch."""
+    """Give a group of executions to the cluster; `StartExecution` starts them. `version` is served at dispatch."""
 
     group: int
     version: int

@@ -78,7 +78,6 @@ class ClusterSettings(_Settings):
         default=1.5, ge=1, description="load over the least load at which a thread changes its engine"
     )
 
-
     @model_validator(mode="after")
     def _one_speed(self) -> Self:
         if self.sequence_tokens_per_s is not None and self.speed_share is not None:

@@ -98,7 +98,7 @@ class View:
 
     @property
     def backlog_s(self) -> float:
-        """Seconds that the training cells need for what no cell has claimed; inf where nothing is known of their pace."""
+        """Seconds that the training cells need for what is not claimed yet; inf while their pace is not known."""
         unclaimed, mean_s = self.unclaimed_micro_steps, self._controller.step.pace.mean_s
         if unclaimed == 0:
             return 0.0

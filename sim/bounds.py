@@ -98,8 +98,8 @@ def lower_bound(
 ) -> LowerBound:
     """Lower bound on the seconds from a run's start to the end of its last update.
 
-    `steps`: for each of S steps the program's rows, (B, N) integers, that the N executions of its B groups replay; B may
-    differ from step to step (then B below is the largest), a row may occur several times. `gpus`: all GPUs.
+    `steps`: for each of S steps the program's rows, (B, N) integers, that the N executions of its B groups replay; B
+    may differ from step to step (then B below is the largest), a row may occur several times. `gpus`: all GPUs.
 
     Assumed: the run trains exactly these groups; `max_staleness` (eta, versions between a group's dispatch and its
     training) and `depth_groups` (Q, groups in flight) hold for every group, None where there is no such limit. With
@@ -149,7 +149,7 @@ def _has_outcome(program: Program, outcomes: tuple[Outcome, ...]) -> npt.NDArray
 
 
 def _training_gpu_s(program: Program, hardware: HardwareProfile, timeout_s: float) -> FloatArray:
-    """GPU-seconds to train each execution's selected paths; where it is cut short, they shrink with what it sampled; (E,)."""
+    """GPU-seconds (E,) to train the selected paths; those of an execution cut short shrink with what it sampled."""
     sampled = np.where(served_calls(program, hardware, timeout_s), program.output_tokens, 0)
     whole = _row_sums(program.output_tokens, program.call_start)
     share = _row_sums(sampled, program.call_start) / np.maximum(whole, 1)
@@ -166,7 +166,7 @@ def _row_sums(values: npt.NDArray[Any], starts: Int64Array) -> FloatArray:
 
 
 def _training_seconds(hardware: HardwareProfile, work_gpu_s: FloatArray, gpus: int) -> FloatArray:
-    """Least seconds to do `work_gpu_s` of training on all GPUs with weights that stand still, and to update; same shape."""
+    """Least seconds to do `work_gpu_s` of training on all GPUs at fixed weights, and to update; same shape."""
     overhead_s = np.where(work_gpu_s > 0, micro_step_s(hardware, 0.0, gpus), 0.0)
     seconds: FloatArray = work_gpu_s / gpus + overhead_s + update_s(hardware)
     return seconds

@@ -9,7 +9,6 @@ from gyre.workload.program import Program
 
 from .hardware_profile import HardwareProfile
 
-
 DEFAULT_SPEED_SHARE: Final = 0.25  # one sequence alone reads few experts: at half its speed an engine is nearly empty
 
 
@@ -17,9 +16,9 @@ def cell_capacity(settings: RunSettings, hardware: HardwareProfile, program: Pro
     """Return the executions that one elastic cell serves; `cluster.capacity` if that is set.
 
     A cell decodes n sequences at the speed that the settings state, as a speed or as a share of the unloaded one
-    (`HardwareProfile.capacity`). An execution has a sequence in decode only for part of its time: with D seconds of decode
-    at that speed and W seconds of waits for tools it is D / (D + W), so n sequences in decode belong to n * (D + W) / D
-    executions. At most `max_running` to an engine.
+    (`HardwareProfile.capacity`). An execution has a sequence in decode only for part of its time: with D seconds of
+    decode at that speed and W seconds of waits for tools it is D / (D + W), so n sequences in decode belong to
+    n * (D + W) / D executions. At most `max_running` to an engine.
     """
     cluster = settings.cluster
     if cluster.capacity is not None:

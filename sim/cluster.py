@@ -49,7 +49,7 @@ class SimCluster:
         self._record = record
         self._inbox: deque[Event] = deque()
         self._handling = False
-        self._cells = Cells(self._context, cells, lambda cell: self._trainer.cell_changed(cell))
+        self._cells = Cells(self._context, cells, lambda cell: self._trainer.cell_changed(cell))  # noqa: PLW0108 (below)
         gpus = [cell.spec.gpus for cell in cells]
         self._trainer = Trainer(self._context, gpus, self._cells.trains, self._cells.report_loads)
         sampler = GroupSampler(program, settings.training.group_size, seed=settings.seed, order=settings.workload.order)
@@ -82,7 +82,10 @@ class SimCluster:
         env, model = self._context.env, self._context.model
         while not self._stopped:
             horizon_s = env.peek()
-            ended = model.advance(max(horizon_s, model.now_s))
+            if horizon_s <= model.now_s:
+                env.step()  # all that the control plane does at this time comes before any call goes on
+                continue
+            ended = model.advance(horizon_s)
             if ended is not None:
                 self._rollouts.ended(ended)
             elif horizon_s == float("inf"):
@@ -128,5 +131,6 @@ class SimCluster:
         pool = self._controller.pool
         return (
             f"nothing can happen any more at {self._context.now_s:.0f} s: {pool.running} executions run, "
-            f"{pool.ready_groups} groups are ready, training is {self._controller.step.phase}; the policy moves no cell that would go on"
+            f"{pool.ready_groups} groups are ready, training is {self._controller.step.phase}; "
+            "the policy moves no cell that would go on"
         )

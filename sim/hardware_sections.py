@@ -92,6 +92,7 @@ class Training(_Section):
     tokens_per_s_per_gpu: Positive | None = None
     peak_flops: Positive | None = None
     mfu: Share | None = None
+    work_factor: Annotated[float, Field(ge=1)] = 1.0  # all FLOPs of a trained token / those of its forward and backward
     attention_flops_per_pair: NonNegative = 0.0  # forward, a (query, key) pair: 4*full-attention layers*heads*head dim
     micro_step_overhead_s: NonNegative
     update_s: NonNegative

@@ -115,9 +115,7 @@ class Rollouts:
         context, rollout = self._context, self._rollouts.get(execution)
         if rollout is None:
             return  # cancelled meanwhile
-        rate = context.settings.faults.score_failure_rate
-        drawn = uniform(context.settings.seed, _SCORE_DRAW, execution, attempt)
-        if rollout.outcome is Outcome.SCORE_FAILED or drawn < rate:
+        if rollout.outcome is Outcome.SCORE_FAILED or self._score_fails(execution, attempt):
             context.report(ExecutionScored(context.now_s, execution, False, None, ()))
             return
         reward = float(context.program.reward[rollout.row])
@@ -125,6 +123,10 @@ class Rollouts:
         samples = self._sample_tokens(rollout)
         del self._rollouts[execution]
         context.report(ExecutionScored(context.now_s, execution, True, score, samples))
+
+    def _score_fails(self, execution: int, attempt: int) -> bool:
+        rate = self._context.settings.faults.score_failure_rate
+        return rate > 0 and uniform(self._context.settings.seed, _SCORE_DRAW, execution, attempt) < rate
 
     def _sample_tokens(self, rollout: _Rollout) -> tuple[int, ...]:
         """Lengths of the selected paths; those of an execution that was cut short shrink with what it sampled."""
@@ -142,4 +144,5 @@ def _reported(outcome: Outcome) -> str:
 def _sums(values: Int64Array, starts: Int64Array) -> Int64Array:
     """Sum `values` over CSR rows."""
     totals = np.concatenate([[0], np.cumsum(values)])
-    return totals[starts[1:]] - totals[starts[:-1]]
+    sums: Int64Array = totals[starts[1:]] - totals[starts[:-1]]
+    return sums

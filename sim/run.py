@@ -59,8 +59,8 @@ def load_cell(settings: RunSettings) -> HardwareProfile:
         return hardware
     if gpus % hardware.engine.gpus_per_engine:
         raise InputError(
-            f"cluster.gpus_per_cell: {gpus} is no multiple of the {hardware.engine.gpus_per_engine} GPUs of an engine of "
-            f"{hardware.name}"
+            f"cluster.gpus_per_cell: {gpus} is no multiple of the {hardware.engine.gpus_per_engine} GPUs of an engine "
+            f"of {hardware.name}"
         )
     return hardware.model_copy(update={"cell": hardware.cell.model_copy(update={"gpus": gpus})})
 

@@ -41,5 +41,5 @@ class GroupSampler:
             return members
         draw = generator(self._seed, 1, group)
         if len(members) > self._size:
-            return draw.choice(members, self._size, replace=False)
+            return np.asarray(draw.choice(members, self._size, replace=False))
         return np.concatenate([members, draw.choice(members, self._size - len(members))])

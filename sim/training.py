@@ -2,11 +2,12 @@
 
 A micro-step of T tokens whose paths hold P attended pairs, on g GPUs, takes
 
-    overhead + (6 * N_active * T + 3 * f * P) / (g * F)
+    overhead + w * (6 * N_active * T + 3 * f * P) / (g * F)
 
 seconds: 6 FLOPs a parameter and token and 3 times the forward attention FLOPs f a pair for forward and backward
-(Kaplan et al. 2020, section 2.1), F the sustained FLOP/s of a GPU. F is peak * MFU, or follows from a measured rate r
-in tokens/s/GPU as 6 * N_active * r, so that without pairs a micro-step takes overhead + T / (g * r).
+(Kaplan et al. 2020, section 2.1), w the work factor (1 without recomputed activations and old log-probs), F the
+sustained FLOP/s of a GPU. F is peak * MFU, or follows from a measured rate r in tokens/s/GPU as 6 * N_active * r, so
+that without pairs a micro-step takes overhead + w * T / (g * r).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def sustained_flops(hardware: HardwareProfile) -> float:
 def training_work_gpu_s(hardware: HardwareProfile, tokens: F, pairs: F | float = 0.0) -> F:
     """GPU-seconds of forward and backward over `tokens` (a number or an array of them), without any overhead."""
     flops = 6.0 * hardware.model.active_parameters * tokens + 3.0 * hardware.training.attention_flops_per_pair * pairs
-    return flops / sustained_flops(hardware)
+    return hardware.training.work_factor * flops / sustained_flops(hardware)
 
 
 def micro_step_s(hardware: HardwareProfile, tokens: float, gpus: int, pairs: float = 0.0) -> float:

@@ -62,8 +62,8 @@ def compare(
 ) -> None:
     """Compare scheduling policies on PROFILE (a bundled name or a file) or on --trace.
 
-    Every policy gets the same GPUs, the same groups and, unless --unmatched, the same mean staleness. The table says how
-    long each took, what its GPUs did, and how near it came to the best that any scheduler could do.
+    Every policy gets the same GPUs, the same groups and, unless --unmatched, the same mean staleness. The table says
+    how long each took, what its GPUs did, and how near it came to the best that any scheduler could do.
     """
     from ..errors import InputError
 

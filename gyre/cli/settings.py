@@ -130,8 +130,8 @@ def split_label(text: str) -> tuple[str, str]:
 def with_variant(settings: RunSettings, variant: str, keys: Mapping[str, Any] | None = None) -> RunSettings:
     """Give the settings one policy, written `name[,key=value...]`.
 
-    Keys are the policy's own (`mu=1`, `streaming=true`) or dotted settings (`cluster.standalone_engines=4`). They override
-    `keys`, which override those that the settings hold already.
+    Keys are the policy's own (`mu=1`, `streaming=true`) or dotted settings (`cluster.standalone_engines=4`). They
+    override `keys`, which override those that the settings hold already.
     """
     name, *assignments = variant.split(",")
     values = settings.model_dump(mode="json")

@@ -21,7 +21,7 @@ class ElasticSettings(PolicySettings):
 
     streaming: bool = Field(default=True, description="train a group's samples as soon as the group is ready")
     join_backlog_s: float = Field(
-        default=60.0, ge=0, description="seconds of unclaimed micro-steps, at the present pace, from which a satellite joins"
+        default=600.0, ge=0, description="seconds of unclaimed work, at the present pace, from which a satellite joins"
     )
     order: tuple[int, ...] | None = Field(
         default=None, description="satellites in the order in which they move to training; left out: by number"
@@ -32,13 +32,13 @@ class Elastic(Policy):
     """Cells join training in a fixed order, core first, as soon as the others can carry what still runs.
 
     The rules are those of QwenGyre (arXiv 2609.33848), numbered here as there:
-    the next cell moves when w(t) <= C_R(t) - C_e and there are samples to feed it (2); moves are serial and latched until
-    the burst ends (3); after the publish the core stays only if the next batch is ready and the other cells can carry all
-    pending executions (4).
+    the next cell moves when w(t) <= C_R(t) - C_e and there are samples to feed it (2); moves are serial and latched
+    until the burst ends (3); after the publish the core stays only if the next batch is ready and the other cells can
+    carry all pending executions (4).
 
-    What feeds a satellite is gyre's choice: `join_backlog_s` of work that the cells in training have not claimed. At 0 any
-    unclaimed micro-step will do; but a move costs two switches and lasts for the burst, so a cell that finds nothing to
-    do on arrival is lost to serving.
+    What feeds a satellite is gyre's choice: `join_backlog_s` of work that the cells in training have not claimed. At 0
+    any unclaimed micro-step will do; but a move costs two switches and lasts for the burst, so a cell that finds
+    nothing to do on arrival is lost to serving.
     """
 
     name: ClassVar[str] = "elastic"

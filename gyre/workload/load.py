@@ -22,7 +22,8 @@ MOST_DRAWN_GROUPS: Final = 256  # later groups of a run repeat these in a new or
 def load_program(workload: WorkloadSettings, training: TrainingSettings, seed: int) -> Program:
     """Return the workload of a run as a program.
 
-    A profile is drawn with the run's seed; a trace is read, or imported from a recording, and people's waits are replaced.
+    A profile is drawn with the run's seed; a trace is read, or imported from a recording, and people's waits are
+    replaced.
 
     Raises:
         InputError: the workload cannot be found, read or replayed.

@@ -50,7 +50,8 @@ Routing
     between their first request and the end of their last call), ties going round in turn. Later ones go there too,
     while that engine is open and its load is at most `rebalance` * (least load) + 1; else the thread moves to the
     least loaded one. Paused engines count as open. If no open engine can hold it, a request waits in one queue, in
-    order of arrival, until one that can opens.
+    order of arrival. When engines have been opened, these requests are routed as soon as time goes on: engines opened
+    at one time share them.
 
 Close
     A sequence in the batch keeps the tokens of whole iterations, one in prefill those it had before; both become

@@ -26,9 +26,13 @@ from .state import (
 
 @entry_kernel
 def open_engine(state: State, index: int) -> None:
-    """Admit from now on; requests held for want of an engine are routed in order."""
-    engine = state.engines[index]
-    engine.open = 1
+    """Admit from now on."""
+    state.engines[index].open = 1
+
+
+@entry_kernel
+def place_held(state: State) -> None:
+    """Route the requests held for want of an engine, in order."""
     held = state.queues[2 * state.world[0].engines]
     waiting = held.head
     while waiting >= 0:

@@ -43,6 +43,7 @@ class ServingModel:
         self._engine_count = len(engines)
         self._slots: dict[int, int] = {}
         self._free_slots: list[int] = []
+        self._opened = False  # whether an engine was opened since time last went on
         self._in_flight = 0  # bound on the calls released and not finished
         self._state = allocate(replay, engines, rebalance)
         self._add_slots(max(max_executions, 1))
@@ -117,8 +118,12 @@ class ServingModel:
         return engine
 
     def open(self, engine: int) -> None:
-        """Begin to admit on a closed engine. Raises ValueError if it is open."""
+        """Begin to admit on a closed engine. Raises ValueError if it is open.
+
+        Requests that wait for an engine are routed when time goes on, so that engines opened together share them.
+        """
         control.open_engine(self._state, self._engine(engine, is_open=False))
+        self._opened = True
 
     def close(self, engine: int, *, migrate: bool) -> None:
         """Take an open engine out of service now; its requests go elsewhere, KV follows where `migrate` allows."""
@@ -139,6 +144,9 @@ class ServingModel:
         """
         if not until_s >= self.now_s:
             raise ValueError(f"until_s is {until_s}, before the present time {self.now_s}")
+        if self._opened:
+            control.place_held(self._state)
+            self._opened = False
         slot = loop.advance(self._state, float(until_s))
         if slot < 0:
             return None

@@ -40,6 +40,8 @@ def _engines(specs: Sequence[EngineSpec]) -> Records:
 def _winners(leaves: int) -> Int32Array:
     winners = np.zeros(2 * leaves, np.int32)
     winners[leaves:] = np.arange(leaves)
+    for node in range(leaves - 1, 0, -1):  # every node holds an engine of its own subtree, before any match too
+        winners[node] = winners[2 * node]
     return winners
 
 

@@ -1,4 +1,4 @@
-"""A cluster of the tests: executions of given length, training of given speed, no serving model. About as plain as can be."""
+"""A cluster for tests: executions of given length, training of given speed, no serving model; as plain as can be."""
 
 from __future__ import annotations
 

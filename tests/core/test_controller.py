@@ -34,7 +34,7 @@ def staleness(journal: Sequence[Any]) -> list[int]:
     return [entry.step - entry.version for entry in journal if isinstance(entry, cmd.OfferMicroSteps)]
 
 
-@pytest.mark.parametrize("eta, period_s", [(0, 14.0), (1, 7.0), (2, 14 / 3), (3, 4.0), (5, 4.0)])
+@pytest.mark.parametrize(("eta", "period_s"), [(0, 14.0), (1, 7.0), (2, 14 / 3), (3, 4.0), (5, 4.0)])
 def test_bounded_staleness_period_is_the_closed_form(eta: int, period_s: float) -> None:
     """SIMULATION.md 2.3: C 64, B 16, L 10, T 4: period max(T, B*L/C, (L + T)/(eta + 1)), staleness exactly eta."""
     controller = make("async", steps=120, groups=16, size=1, phi=eta, mu=1)
@@ -56,7 +56,7 @@ def test_bounded_staleness_when_serving_binds(eta: int) -> None:
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-@pytest.mark.parametrize("phi, mu", [(0, 1), (1, 1), (0.5, 2), (1, 3), (2.25, 4)])
+@pytest.mark.parametrize(("phi", "mu"), [(0, 1), (1, 1), (0.5, 2), (1, 3), (2.25, 4)])
 def test_mean_staleness_of_boundary_dispatch(policy: str, phi: float, mu: int) -> None:
     """SIMULATION.md 2.10: phi + (mu - 1)/2 whatever the lengths, over whole bursts once the queue is filled."""
     rng = random.Random(7)

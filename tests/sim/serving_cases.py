@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from gyre.sim.serving import EngineSpec
 from hypothesis import strategies as st
 from small_programs import SmallCall, SmallExecution, program_of
 
+from gyre.sim.serving import EngineSpec
 from gyre.workload.program import Program
 
 TICK = 1 / 64
@@ -112,7 +112,7 @@ def _case(draw: Draw, number: Dyadic) -> Case:
     program = program_of([_execution(draw, number) for _ in range(draw(st.integers(1, 3)))])
     needed = int((program.input_tokens + program.output_tokens).max(initial=1))
     engines = [_engine(draw, number, needed)]
-    for _ in range(draw(st.sampled_from([0, 1, 1, 2]))):
+    for _ in range(draw(st.sampled_from([0, 1, 1, 2, 4, 7]))):
         engines += [_engine(draw, number, max(1, needed - draw(st.sampled_from([0, 0, 10]))))]
     rebalance = draw(st.sampled_from([0.0, 1.0, 1.5, math.inf]))
     return Case(program, tuple(engines), rebalance, _script(draw, number))

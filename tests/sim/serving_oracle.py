@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gyre.sim.serving import Ended, EndReason, EngineSpec
-
 from gyre.workload.program import Program
 
 BOUNDARY, END, SETUP, TRANSFER, START, DEADLINE, DECISION = range(7)  # order at one time
@@ -113,6 +112,7 @@ class Oracle:
         self.homes: dict[Thread, Engine] = {}
         self.unplaced: list[Request] = []
         self.rotation = 0
+        self.opened = False
         self.now_s = 0.0
         self.sequence = 0
         self.events: list[tuple[float, int, int, object]] = []
@@ -127,6 +127,8 @@ class Oracle:
         self.events = [event for event in self.events if not (event[1] == kind and event[3] is item)]
 
     def advance(self, until_s: float) -> Ended | None:
+        if self.opened:
+            self.place()
         while self.events:
             event = min(self.events, key=lambda event: event[:3])
             if event[0] > until_s:
@@ -381,6 +383,10 @@ class Oracle:
 
     def open(self, index: int) -> None:
         self.engines[index].is_open = True
+        self.opened = True
+
+    def place(self) -> None:
+        self.opened = False
         for request in list(self.unplaced):
             self.route(request)
             if request.engine is not None:

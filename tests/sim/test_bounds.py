@@ -208,7 +208,11 @@ def test_synchronous_bound_by_hand() -> None:
     longest_s = unloaded_seconds(program, HARDWARE)[1] + 9.0
     assert bound.term is Term.CRITICAL_PATH
     assert bound.seconds == pytest.approx(longest_s + train_s(64, 1000, 1000) + 5.0, rel=1e-12)
-    work = serving_work_gpu_s(program, HARDWARE).sum() + training_work_gpu_s(HARDWARE, 2000, attended_pairs([1000, 1000])) + 32 * 5.0
+    work = (
+        serving_work_gpu_s(program, HARDWARE).sum()
+        + training_work_gpu_s(HARDWARE, 2000, attended_pairs([1000, 1000]))
+        + 32 * 5.0
+    )
     assert bound.terms[Term.GPU_WORK] == pytest.approx(work / 64, rel=1e-12)
     assert bound.terms[Term.TRAINING] == pytest.approx(train_s(64, 1000, 1000) + 5.0, rel=1e-12)
     assert bound.fraction(2 * bound.seconds) == 0.5
@@ -242,9 +246,7 @@ def test_training_or_work_binds_where_lengths_are_short() -> None:
 def test_dropped_executions_neither_train_nor_wait_for_a_score(outcome: Outcome) -> None:
     dropped = replace(waiting(5.0, scoring_s=1e6), outcome=list(Outcome).index(outcome))
     program = program_of([waiting(5.0), dropped])
-    assert lower_bound(program, HARDWARE, [[[0, 1]]], 32).terms[Term.TRAINING] == pytest.approx(
-        train_s(32, 1000) + 5.0
-    )
+    assert lower_bound(program, HARDWARE, [[[0, 1]]], 32).terms[Term.TRAINING] == pytest.approx(train_s(32, 1000) + 5.0)
     assert lower_bound(program, HARDWARE, [[[0, 1]]], 32).seconds < 1e3
 
 

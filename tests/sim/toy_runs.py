@@ -16,7 +16,7 @@ from gyre.workload.program import Program
 
 
 def program(groups: Sequence[Sequence[float]], *, decode: bool = False, path_tokens: int = 1) -> Program:
-    """Executions of given lengths in seconds, one call each: a wait, or with `decode` the decoding of one token a second."""
+    """Executions of given lengths in seconds, one call each: a wait, or with `decode` one token a second."""
     lengths = np.array([length for group in groups for length in group], np.float64)
     sizes = [len(group) for group in groups]
     count = len(lengths)
