@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .controller import ControllerSettings
-from .errors import InputError
 from .policies import Policy, PolicySettings, find_policy
-
-M = TypeVar("M", bound=BaseModel)
+from .toml_file import validated
 
 
 class _Settings(BaseModel):
@@ -148,26 +144,3 @@ class RunSettings(_Settings):
             score_attempts=training.score_attempts,
             min_group_members=training.min_group_members,
         )
-
-
-def validated(kind: type[M], values: Any, where: str) -> M:
-    """Build a settings model; turn pydantic's report into one line that names `where` and the field."""
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "settings"
-        known = f"; known keys: {', '.join(kind.model_fields)}" if first["type"] == "extra_forbidden" else ""
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        raise InputError(f"{where}: {field}: {first['msg']}{known}{more}") from error
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file; raise InputError where it is missing or malformed."""
-    try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give an existing TOML file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not TOML ({error})") from error

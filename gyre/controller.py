@@ -11,7 +11,7 @@ from . import events as ev
 from .cluster import CellKind, CellState
 from .errors import InputError
 from .fleet import Fleet
-from .groups import Execution, ExecutionState, Group, GroupState
+from .groups import Execution, ExecutionState, Group, GroupState, IllegalMoveError
 from .policies.base import Policy
 from .pool import Pool
 from .step import Step, StepPhase, pack
@@ -79,7 +79,7 @@ class Controller:
 
         Raises:
             IllegalMoveError: the event contradicts what was reported before.
-            InputError: every group is dropped, so that no step can ever be made.
+            InputError: the policy asks for what cannot be, or every group is dropped so that no step can be made.
         """
         self.time_s = event.time_s
         self._out = []
@@ -220,9 +220,7 @@ class Controller:
             self.burst_steps = 0
         for _ in range(self.policy.dispatch(self._view)):
             self._dispatch()
-        for index, role in self.policy.moves(self._view):
-            self.fleet.ask(index, role)
-            self._out.append(cmd.SwitchRole(self.time_s, index, role))
+        self._move()
         self.at_boundary = False
         for execution in self.pool.startable(self.fleet.serving_capacity):
             self._out.append(cmd.StartExecution(self.time_s, execution.execution))
@@ -231,6 +229,14 @@ class Controller:
         if wake_s is not None and wake_s != self._wake_s:
             self._wake_s = wake_s
             self._out.append(cmd.SetTimer(self.time_s, "policy", wake_s))
+
+    def _move(self) -> None:
+        for index, role in self.policy.moves(self._view):
+            try:
+                self.fleet.ask(index, role)
+            except (IllegalMoveError, IndexError) as error:
+                raise InputError(f"policy {self.policy.name}: moves: cell {index} to {role}: {error}") from error
+            self._out.append(cmd.SwitchRole(self.time_s, index, role))
 
     def _barren_boundary(self) -> None:
         """Nothing is left to train on in this burst: it ends without an update, as if its weights were published."""
@@ -254,7 +260,11 @@ class Controller:
             self._out.append(cmd.OpenStep(self.time_s, self.version))
         if step.phase is not StepPhase.OPEN:
             return
-        for _ in range(self.policy.take(self._view)):
+        taken = self.policy.take(self._view)
+        if taken > self.pool.ready_groups:
+            ready = self.pool.ready_groups
+            raise InputError(f"policy {self.policy.name}: take: it takes {taken} groups, {ready} are ready")
+        for _ in range(taken):
             group = self.pool.take()
             step.groups.append(group.group)
             self._offer(group)

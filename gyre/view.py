@@ -105,6 +105,11 @@ class View:
         return math.inf if mean_s is None or self.training_cells == 0 else unclaimed * mean_s / self.training_cells
 
     @property
+    def step_s(self) -> float:
+        """Seconds from one update to the next, on average so far; before the first, the time since the run began."""
+        return self.time_s / max(1, self.version)
+
+    @property
     def cells(self) -> Sequence[Cell]:
         """All cells in their fixed order, core first."""
         return self._controller.fleet.cells

@@ -26,12 +26,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gyre.workload.program import FloatArray, Int64Array, Program
+from gyre.workload.program import FloatArray, Int64Array, Program, row_sums
 from gyre.workload.schema import Outcome
 
 from .closed_forms import mcnaughton
@@ -151,18 +150,11 @@ def _has_outcome(program: Program, outcomes: tuple[Outcome, ...]) -> npt.NDArray
 def _training_gpu_s(program: Program, hardware: HardwareProfile, timeout_s: float) -> FloatArray:
     """GPU-seconds (E,) to train the selected paths; those of an execution cut short shrink with what it sampled."""
     sampled = np.where(served_calls(program, hardware, timeout_s), program.output_tokens, 0)
-    whole = _row_sums(program.output_tokens, program.call_start)
-    share = _row_sums(sampled, program.call_start) / np.maximum(whole, 1)
+    whole = row_sums(program.output_tokens, program.call_start)
+    share = row_sums(sampled, program.call_start) / np.maximum(whole, 1)
     lengths = program.path_tokens * np.repeat(share, np.diff(program.path_start))
-    pairs = _row_sums(lengths * (lengths + 1.0) / 2.0, program.path_start)
-    return training_work_gpu_s(hardware, _row_sums(lengths, program.path_start), pairs)
-
-
-def _row_sums(values: npt.NDArray[Any], starts: Int64Array) -> FloatArray:
-    """Sums over CSR rows."""
-    totals = np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
-    sums: FloatArray = totals[starts[1:]] - totals[starts[:-1]]
-    return sums
+    pairs = row_sums(lengths * (lengths + 1.0) / 2.0, program.path_start)
+    return training_work_gpu_s(hardware, row_sums(lengths, program.path_start), pairs)
 
 
 def _training_seconds(hardware: HardwareProfile, work_gpu_s: FloatArray, gpus: int) -> FloatArray:

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import numpy as np
 
-_MASK: Final = (1 << 64) - 1
-
-
-def _mix(value: int) -> int:
-    """SplitMix64's finaliser (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014)."""
-    value = (value + 0x9E3779B97F4A7C15) & _MASK
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
-    return value ^ (value >> 31)
+from gyre.splitmix import WORD_MASK, mixed
 
 
 def uniform(seed: int, *keys: int) -> float:
     """Return a uniform draw in [0, 1) that depends on the seed and the keys alone."""
-    state = _mix(seed)
+    state = mixed(seed)
     for key in keys:
-        state = _mix(state ^ _mix(key & _MASK))
+        state = mixed(state ^ mixed(key & WORD_MASK))
     return (state >> 11) * 2.0**-53
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import bisect
 import math
-import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gyre.errors import InputError
+from gyre.toml_file import parse_toml, read_toml, toml_names, validated
 
 from .hardware_sections import Cell, Decode, Engine, Migration, Model, Prefill, Publish, Switch, Training
 
@@ -151,9 +151,7 @@ class HardwareProfile(BaseModel):
 
 def hardware_names() -> tuple[str, ...]:
     """Names of the bundled profiles, sorted."""
-    return tuple(
-        sorted(entry.name.removesuffix(".toml") for entry in _BUNDLED.iterdir() if entry.name.endswith(".toml"))
-    )
+    return toml_names(_BUNDLED)
 
 
 def load_hardware(name_or_path: str | Path) -> HardwareProfile:
@@ -165,30 +163,16 @@ def load_hardware(name_or_path: str | Path) -> HardwareProfile:
     """
     path = Path(name_or_path)
     if path.is_file():
-        return _validated(_with_base(_parsed(_read(path), str(path)), str(path)), str(path))
+        return validated(HardwareProfile, _with_base(read_toml(path, _GUIDE), str(path)), str(path), _GUIDE)
     if isinstance(name_or_path, Path) or path.suffix == ".toml" or path.name != str(name_or_path):
         raise InputError(f"{path}: no such hardware file; give a TOML file or one of {', '.join(hardware_names())}")
-    return _validated(_bundled(name_or_path, f"hardware {name_or_path!r}"), f"{name_or_path}.toml")
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as text ({_one_line(error)}); give a TOML file in UTF-8") from error
-
-
-def _parsed(text: str, source: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{source}: not TOML ({_one_line(error)}); {_GUIDE}") from error
+    return validated(HardwareProfile, _bundled(name_or_path, f"hardware {name_or_path!r}"), f"{name_or_path}.toml")
 
 
 def _bundled(name: str, source: str) -> dict[str, Any]:
     if name not in hardware_names():
         raise InputError(f"{source}: no such profile; give a TOML file or one of {', '.join(hardware_names())}")
-    return _parsed(_BUNDLED.joinpath(f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
+    return parse_toml(_BUNDLED.joinpath(f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
 
 
 def _with_base(table: dict[str, Any], source: str) -> dict[str, Any]:
@@ -215,25 +199,3 @@ def _without_other_rate(below: dict[str, Any], above: dict[str, Any]) -> dict[st
     if "peak_flops" in above or "mfu" in above:
         return {key: value for key, value in below.items() if key != "tokens_per_s_per_gpu"}
     return below
-
-
-def _validated(table: dict[str, Any], source: str) -> HardwareProfile:
-    try:
-        return HardwareProfile.model_validate(table)
-    except ValidationError as error:
-        raise InputError(f"{source}: {_first_error(error)}; {_GUIDE}") from error
-
-
-def _first_error(error: ValidationError) -> str:
-    """The first violation as `section.key: what is wrong`, and how many more there are."""
-    first, *more = error.errors(include_url=False)
-    field = ".".join(str(part) for part in first["loc"])
-    message = _one_line(first["msg"].removeprefix("Value error, "))
-    message = {"missing": "missing", "extra_forbidden": "unknown key"}.get(first["type"], message)
-    given = "" if first["type"] in ("missing", "value_error") else f" (got {_one_line(repr(first['input']))[:60]})"
-    others = f" (and {len(more)} more)" if more else ""
-    return f"{field + ': ' if field else ''}{message}{given}{others}"
-
-
-def _one_line(text: object) -> str:
-    return " ".join(str(text).split())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
+from gyre.commands import OfferMicroSteps
 from gyre.config import RunSettings
 from gyre.errors import InputError
 from gyre.events import UpdateApplied
@@ -13,6 +15,9 @@ from gyre.policies import AsyncSettings, Dispatch
 from .run import Run, check
 
 SPLIT_STEPS: Final = 12  # steps that each split of `async` is tried for
+STALENESS_STEPS: Final = 16  # steps over which staleness is measured, the first half of them to fill the queue
+STALENESS_TOLERANCE: Final = 0.05  # versions
+MOST_CORRECTIONS: Final = 4
 
 
 def at_staleness(settings: RunSettings, mean_staleness: float) -> RunSettings:
@@ -27,7 +32,7 @@ def at_staleness(settings: RunSettings, mean_staleness: float) -> RunSettings:
     if policy.dispatch is not Dispatch.BOUNDARY:
         raise InputError(f"policy {settings.policy}: dispatch: staleness can be matched for boundary dispatch only")
     mu = min(policy.mu, int(2 * mean_staleness) + 1)
-    return _with_keys(settings, mu=mu, phi=mean_staleness - (mu - 1) / 2)
+    return with_keys(settings, mu=mu, phi=mean_staleness - (mu - 1) / 2)
 
 
 def leaves_split_open(settings: RunSettings) -> bool:
@@ -36,38 +41,62 @@ def leaves_split_open(settings: RunSettings) -> bool:
     return isinstance(policy, AsyncSettings) and policy.train_cells is None
 
 
-def with_split(settings: RunSettings, train_cells: int) -> RunSettings:
-    """Set the number of cells that train."""
-    return _with_keys(settings, train_cells=train_cells)
-
-
 def with_best_split(run: Run) -> Run:
-    """Choose `train_cells` of an `async` run that leaves it open: try every split for some steps, keep the fastest."""
+    """Choose `train_cells` of an `async` run that leaves it open: more cells train until that makes it slower."""
     settings = run.settings
     if not leaves_split_open(settings):
         return run
     most = settings.cluster.cells - (0 if settings.cluster.standalone_engines else 1)
-    times = {}
+    best, best_s = 0, math.inf
     for train_cells in range(1, most + 1):
-        steps = min(settings.training.steps, SPLIT_STEPS)
-        trial = with_split(settings, train_cells)
-        trial = trial.model_copy(update={"training": trial.training.model_copy(update={"steps": steps})})
-        times[train_cells] = _wall_s(run.with_policy(trial))
-    if not times:
+        pilot = Pilot(run.with_policy(with_keys(settings, train_cells=train_cells)), SPLIT_STEPS)
+        if pilot.wall_s > best_s:
+            break
+        best, best_s = train_cells, pilot.wall_s
+    if best == 0:
         check(settings)
-    return run.with_policy(with_split(settings, min(times, key=times.__getitem__)))
+    return run.with_policy(with_keys(settings, train_cells=best))
 
 
-def _wall_s(run: Run) -> float:
-    last = [0.0]
+def with_measured_staleness(run: Run, mean_staleness: float) -> Run:
+    """Correct phi until the mean staleness that a pilot measures, once the queue is filled, is the one asked for.
 
-    def record(entry: Entry) -> None:
+    Groups that are dropped hold places of the queue and are never trained, so that those that are trained are fresher
+    than phi + (mu - 1)/2. Where nothing is dropped the first pilot finds nothing to correct.
+    """
+    for _ in range(MOST_CORRECTIONS):
+        measured = Pilot(run, STALENESS_STEPS).settled_staleness
+        if abs(measured - mean_staleness) <= STALENESS_TOLERANCE:
+            break
+        policy = run.settings.make_policy().settings
+        phi = max(0.0, policy.phi + mean_staleness - measured)
+        run = run.with_policy(with_keys(run.settings, phi=phi))
+    return run
+
+
+class Pilot:
+    """A run's first steps, simulated to see how it behaves."""
+
+    def __init__(self, run: Run, steps: int) -> None:
+        training = run.settings.training.model_copy(update={"steps": steps})
+        self._taken: list[tuple[int, int]] = []  # (step, staleness) of each group
+        self.wall_s = 0.0  # time of the last update
+        run.with_policy(run.settings.model_copy(update={"training": training})).simulate(self._record)
+        self._steps = steps
+
+    def _record(self, entry: Entry) -> None:
         if isinstance(entry, UpdateApplied):
-            last[0] = entry.time_s
+            self.wall_s = entry.time_s
+        elif isinstance(entry, OfferMicroSteps):
+            self._taken.append((entry.step, entry.step - entry.version))
 
-    run.simulate(record)
-    return last[0]
+    @property
+    def settled_staleness(self) -> float:
+        """Mean staleness over the second half of the steps."""
+        settled = [staleness for step, staleness in self._taken if step >= self._steps // 2]
+        return sum(settled) / len(settled)
 
 
-def _with_keys(settings: RunSettings, **keys: Any) -> RunSettings:
+def with_keys(settings: RunSettings, **keys: Any) -> RunSettings:
+    """Return the settings with some of the policy's own set."""
     return settings.model_copy(update={"policy_settings": settings.policy_settings | keys})

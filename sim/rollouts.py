@@ -6,11 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from gyre.commands import DispatchGroup
 from gyre.events import ExecutionFinished, ExecutionScored, ExecutionStarted
-from gyre.workload.program import Int64Array
+from gyre.workload.program import row_sums
 from gyre.workload.schema import Outcome
 
 from .context import Context
@@ -44,7 +42,7 @@ class Rollouts:
         self._sampler = sampler
         self._rollouts: dict[int, _Rollout] = {}
         self._running: dict[int, None] = {}  # in the serving model, by start
-        self._output_tokens = _sums(context.program.output_tokens, context.program.call_start)
+        self._output_tokens = row_sums(context.program.output_tokens, context.program.call_start)
         self.version = 0  # weights that the engines serve
 
     def dispatch(self, command: DispatchGroup) -> None:
@@ -139,10 +137,3 @@ class Rollouts:
 def _reported(outcome: Outcome) -> str:
     """An evaluation that fails is found when it is tried: until then the execution has simply completed."""
     return Outcome.COMPLETED if outcome is Outcome.SCORE_FAILED else outcome
-
-
-def _sums(values: Int64Array, starts: Int64Array) -> Int64Array:
-    """Sum `values` over CSR rows."""
-    totals = np.concatenate([[0], np.cumsum(values)])
-    sums: Int64Array = totals[starts[1:]] - totals[starts[:-1]]
-    return sums

@@ -26,7 +26,9 @@ class GroupSampler:
         self._order = order
         by_group = np.argsort(program.group, kind="stable")
         counts = np.bincount(program.group, minlength=len(program.group_ids))
-        self._members = [rows for rows in np.split(by_group, np.cumsum(counts)[:-1]) if len(rows)]
+        self._members: list[npt.NDArray[np.int64]] = [
+            rows for rows in np.split(by_group, np.cumsum(counts)[:-1]) if len(rows)
+        ]
         self._epoch = -1
         self._permutation: npt.NDArray[np.int64] = np.arange(len(self._members))
 

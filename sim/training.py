@@ -12,9 +12,9 @@ that without pairs a micro-step takes overhead + w * T / (g * r).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
 from .hardware_profile import HardwareProfile
@@ -22,13 +22,12 @@ from .hardware_profile import HardwareProfile
 F = TypeVar("F", float, npt.NDArray[Any])
 
 
-def attended_pairs(path_tokens: npt.ArrayLike) -> float:
+def attended_pairs(path_tokens: Iterable[int]) -> float:
     """(query, key) pairs of causal attention over paths of these lengths: the sum of L*(L + 1)/2.
 
     Packed paths do not attend to each other, so a micro-step's pairs are the sum over its paths.
     """
-    lengths = np.asarray(path_tokens, dtype=np.float64)
-    return float(np.sum(lengths * (lengths + 1.0) / 2.0))
+    return float(sum(tokens * (tokens + 1) / 2 for tokens in path_tokens))
 
 
 def sustained_flops(hardware: HardwareProfile) -> float:

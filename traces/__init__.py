@@ -1,1 +1,1 @@
-"""Bundled workload profiles: data only, read through `gyre.workload.profile`."""
+"""Bundled workload profiles: data only, read through `gyre.workload.profiles`."""

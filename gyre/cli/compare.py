@@ -133,7 +133,8 @@ def _run(
             Task(
                 label,
                 variant.model_copy(update={"seed": seed}),
-                None if folder is None else folder.run_path(f"{label}-seed{seed}"),
+                None if folder is None else folder.run_path(label, seed),
+                staleness=plan["staleness"],
             )
             for seed in range(seeds)
             for label, variant in zip(labels, variants, strict=True)
@@ -155,15 +156,18 @@ def _run(
 
 def _notes(plan: dict[str, Any], results: Sequence[Any], planned: int) -> list[str]:
     notes = []
+    own = {run.policy: run.record.settings.get("policy_settings", {}) for run in results}
+    asked = {label: plan["variants"][label]["policy_settings"] for label in own}
     if plan["staleness"] is not None:
         notes.append(f"Every policy is set to a mean scheduling staleness of {plan['staleness']:g} versions.")
-    splits = {run.policy: run.record.settings.get("policy_settings", {}).get("train_cells") for run in results}
-    chosen = [
-        f"{label} trains on {cells} cells, the fastest split of those tried"
-        for label, cells in splits.items()
-        if cells is not None and "train_cells" not in plan["variants"][label]["policy_settings"]
+        raised = [f"{label} {keys['phi']:.2f}" for label, keys in own.items() if keys["phi"] != asked[label]["phi"]]
+        if raised:
+            notes.append(f"To reach it although groups are lost, phi was corrected: {', '.join(raised)}.")
+    notes += [
+        f"{label} trains on {keys['train_cells']} of its cells, the fastest split."
+        for label, keys in own.items()
+        if "train_cells" in keys and "train_cells" not in asked[label]
     ]
-    notes += [f"{text}." for text in chosen]
     finished = sum(run.summary.complete for run in results)
     if finished < planned:
         notes.append(f"Stopped early: {finished} of {planned} runs are complete; --resume goes on.")

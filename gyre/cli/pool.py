@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from ..report import RunResult
+from ..sim.matched import leaves_split_open
 from .tasks import Task, run_task
 
 _LOOK_S: Final = 0.1
@@ -79,11 +80,17 @@ def _one_by_one(tasks: Sequence[Task], progress: Progress, bars: Sequence[TaskID
     return results
 
 
+def _longest_first(tasks: Sequence[Task]) -> list[int]:
+    """Order tasks so that those that have a split to choose begin first, and the end is not spent waiting for them."""
+    return sorted(range(len(tasks)), key=lambda index: not leaves_split_open(tasks[index].settings))
+
+
 def _side_by_side(tasks: Sequence[Task], jobs: int, progress: Progress, bars: Sequence[TaskID]) -> list[RunResult]:
     context = multiprocessing.get_context("spawn")
     stop, steps = context.Event(), context.Array("q", len(tasks), lock=False)
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(stop, steps)) as executor:
-        futures: list[Future[RunResult]] = [executor.submit(_work, index, task) for index, task in enumerate(tasks)]
+        submitted = {index: executor.submit(_work, index, tasks[index]) for index in _longest_first(tasks)}
+        futures: list[Future[RunResult]] = [submitted[index] for index in range(len(tasks))]
         pending = set(futures)
         try:
             while pending:

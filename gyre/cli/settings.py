@@ -9,10 +9,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ..config import RunSettings, read_toml, validated
+from ..config import RunSettings
 from ..errors import InputError
 from ..policies import find_policy
-from ..workload.profile import load_profile
+from ..toml_file import read_toml, validated
+from ..workload.profiles import load_profile
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -124,6 +125,10 @@ def split_label(text: str) -> tuple[str, str]:
     """Split `[label=]name[,key=value...]` into the label, which is the name if none is given, and the rest."""
     first, comma, rest = text.partition(",")
     label, equals, name = first.partition("=")
+    if not label or "/" in label or label.startswith("."):
+        raise InputError(
+            f"--policy {text}: {label!r} names a folder of results; give a label without / and without a dot first"
+        )
     return (label, name + comma + rest) if equals else (first, text)
 
 

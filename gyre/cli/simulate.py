@@ -66,12 +66,12 @@ def _run(settings: Any, label: str, out: Path | None, resume: bool, as_json: boo
 
     from ..report import ResultsFolder, compare_runs, comparison_table
     from .pool import run_all
-    from .tasks import Task, with_split_of
+    from .tasks import Task, with_choices_of
 
     with ExitStack() as stack:
         folder = None
         if out is not None:
-            settings = with_split_of(out, settings)
+            settings = with_choices_of(out, Task(label, settings))
             folder = stack.enter_context(ResultsFolder.create(out, settings.model_dump(mode="json"), resume=resume))
         (result,) = run_all([Task(label, settings, out)], jobs=1, quiet=as_json)
         if folder is not None:

@@ -16,7 +16,7 @@ from ..report import Bound, ResultsFolder, RunRecorder, RunResult, finished_run,
 from ..report.journal_file import JournalWriter
 from ..report.settings_file import SETTINGS, read_settings
 from ..sim.achieved import ConsumedGroups
-from ..sim.matched import leaves_split_open, with_best_split, with_split
+from ..sim.matched import leaves_split_open, with_best_split, with_keys, with_measured_staleness
 from ..sim.run import Run, check, load_cell
 from ..workload.load import load_program
 
@@ -32,6 +32,7 @@ class Task:
     label: str
     settings: RunSettings
     folder: Path | None = None
+    staleness: float | None = None  # mean that phi is corrected to; None: phi stays as it is
 
 
 class StoppedError(Exception):
@@ -80,6 +81,8 @@ def run_task(task: Task, on_step: Callable[[int], None], stopped: Callable[[], b
     settings = task.settings
     run = Run(settings, program_of(settings.workload, settings.training, settings.seed), load_cell(settings))
     run = with_best_split(run)
+    if task.staleness is not None:
+        run = with_measured_staleness(run, task.staleness)
     header = run.settings.model_dump(mode="json")
     with ExitStack() as stack:
         folder = None if task.folder is None else stack.enter_context(ResultsFolder.part(task.folder, header))
@@ -107,12 +110,17 @@ def _finished(task: Task) -> RunResult | None:
     """Return the finished run in the task's folder, if there is one."""
     if task.folder is None or not (task.folder / SETTINGS).exists():
         return None
-    return finished_run(task.folder, with_split_of(task.folder, task.settings).model_dump(mode="json"))
+    return finished_run(task.folder, with_choices_of(task.folder, task).model_dump(mode="json"))
 
 
-def with_split_of(folder: Path, settings: RunSettings) -> RunSettings:
-    """Fill in a split of `async` that the settings leave open and that an earlier run in `folder` chose."""
-    if not leaves_split_open(settings) or not (folder / SETTINGS).exists():
+def with_choices_of(folder: Path, task: Task) -> RunSettings:
+    """Fill in what a run chooses for itself (the split of `async`, a corrected phi) as an earlier run in `folder` did."""
+    settings = task.settings
+    if not (folder / SETTINGS).exists():
         return settings
-    chosen = read_settings(folder).get("policy_settings", {}).get("train_cells")
-    return with_split(settings, chosen) if isinstance(chosen, int) else settings
+    chosen = read_settings(folder).get("policy_settings", {})
+    if leaves_split_open(settings) and isinstance(chosen.get("train_cells"), int):
+        settings = with_keys(settings, train_cells=chosen["train_cells"])
+    if task.staleness is not None and isinstance(chosen.get("phi"), float):
+        settings = with_keys(settings, phi=chosen["phi"])
+    return settings

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..atomic import write_text_atomic
 from ..errors import InputError
-from .output import refuse_existing, write_text
 
 if TYPE_CHECKING:
     from ..workload import Report, Trace
@@ -43,7 +43,7 @@ def import_command(
     """Read a recording at PATH and write it as a trace folder."""
     from ..workload.importers import import_trace
 
-    refuse_existing(out, force=force)
+    _refuse_existing(out, force=force)
     _existing(path)
     with _working(f"importing {path}"):
         imported, report = import_trace(path, format_name)
@@ -52,7 +52,6 @@ def import_command(
 
             imported, replaced = replace(imported, seed=seed)
             report += replaced
-    report.raise_if_fatal(str(path))
     imported.write(out)
     _say_written(out, imported, report, as_json)
 
@@ -66,19 +65,17 @@ def import_command(
 @force_option
 def describe(*, source: str, html: Path | None, groups: int, seed: int, as_json: bool, force: bool) -> None:
     """Print and plot the distributions of a trace, a recording, or what a profile generates."""
-    from ..workload.describe import describe as describe_trace
-    from ..workload.describe import distributions_of
-    from ..workload.pages import description_page
-    from ..workload.samples import samples
-    from ..workload.tables import distribution_table, facts_table
+    from ..workload.description import describe as describe_trace
+    from ..workload.description import distributions_of, samples
+    from ..workload.presentation import description_page, distribution_table, facts_table
 
     if html:
-        refuse_existing(html, force=force)
+        _refuse_existing(html, force=force)
     with _working(f"describing {source}"):
         described, duration_s = _trace_or_generated(source, groups=groups, seed=seed)
         description = describe_trace(described, duration_s=duration_s)
         if html:
-            write_text(html, description_page(description, distributions_of(samples(described), duration_s)))
+            write_text_atomic(html, description_page(description, distributions_of(samples(described), duration_s)))
     if as_json:
         _print_json(description.to_json())
     else:
@@ -98,16 +95,14 @@ def fit(*, path: Path, name: str, out: Path, html: Path | None, seed: int, as_js
 
     Waits for people are first replaced by waits for tools, as for a simulation.
     """
-    from ..workload.fit import fit_profile
-    from ..workload.goodness import goodness_of_fit
+    from ..workload.fitting import fit_profile, goodness_of_fit
     from ..workload.load import load_trace
-    from ..workload.pages import fit_page
-    from ..workload.tables import goodness_table
-    from ..workload.toml_text import profile_toml
+    from ..workload.presentation import fit_page, goodness_table
+    from ..workload.profiles import profile_toml
 
     for target in (out, html):
         if target:
-            refuse_existing(target, force=force)
+            _refuse_existing(target, force=force)
     _existing(path)
     with _working(f"reading {path}"):
         recorded, report = load_trace(path, seed=seed)
@@ -116,9 +111,9 @@ def fit(*, path: Path, name: str, out: Path, html: Path | None, seed: int, as_js
     with _working(f"fitting {name}"):
         profile = fit_profile(recorded, name)
         goodness = goodness_of_fit(recorded, profile, seed=seed)
-    write_text(out, profile_toml(profile))
+    write_text_atomic(out, profile_toml(profile))
     if html:
-        write_text(html, fit_page(name, goodness))
+        write_text_atomic(html, fit_page(name, goodness))
     if as_json:
         _print_json({"profile": str(out), **goodness.to_json()})
         return
@@ -135,10 +130,10 @@ def fit(*, path: Path, name: str, out: Path, html: Path | None, seed: int, as_js
 @force_option
 def generate(*, profile: str, groups: int, seed: int, out: Path, as_json: bool, force: bool) -> None:
     """Draw a synthetic trace from PROFILE: a bundled profile's name or a .toml file."""
-    from ..workload.generate import generate as generate_trace
-    from ..workload.profile import load_profile
+    from ..workload.profiles import load_profile
+    from ..workload.profiles.generate import generate as generate_trace
 
-    refuse_existing(out, force=force)
+    _refuse_existing(out, force=force)
     loaded = load_profile(profile)
     with _working(f"drawing {groups} groups of {loaded.name}"):
         drawn = generate_trace(loaded, groups=groups, seed=seed)
@@ -148,9 +143,9 @@ def generate(*, profile: str, groups: int, seed: int, out: Path, as_json: bool, 
 
 def _trace_or_generated(source: str, *, groups: int, seed: int) -> tuple[Trace, FloatArray | None]:
     """A trace and, for a profile, nominal durations of its executions."""
-    from ..workload.generate import generate as generate_trace
-    from ..workload.nominal import nominal_durations
-    from ..workload.profile import load_profile, profile_names
+    from ..workload.profiles import load_profile, profile_names
+    from ..workload.profiles.generate import generate as generate_trace
+    from ..workload.profiles.nominal import nominal_durations
 
     if source not in profile_names() and not source.endswith(".toml"):
         return _read(Path(source)), None
@@ -162,20 +157,23 @@ def _trace_or_generated(source: str, *, groups: int, seed: int) -> tuple[Trace, 
 def _read(path: Path) -> Trace:
     """A trace folder, repaired, or an imported recording; what was found goes to stderr."""
     from ..workload.importers import import_trace
-    from ..workload.trace import is_trace
-    from ..workload.validate import load
 
     _existing(path)
-    read, report = load(path) if is_trace(path) else import_trace(path)
-    report.raise_if_fatal(str(path))
+    read, report = import_trace(path)
     for line in report.lines():
         click.echo(line, err=True)
     return read
 
 
+def _refuse_existing(path: Path, *, force: bool) -> None:
+    """Raise `InputError` if `path` exists and `force` is not given, before any work is done for it."""
+    if path.exists() and not force:
+        raise InputError(f"{path}: exists already; choose another name, or overwrite it with --force")
+
+
 def _existing(path: Path) -> None:
     if not path.exists():
-        from ..workload.profile import profile_names
+        from ..workload.profiles import profile_names
 
         raise InputError(f"{path}: no such file or folder, nor a bundled profile ({', '.join(profile_names())})")
 

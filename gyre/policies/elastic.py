@@ -20,8 +20,8 @@ class ElasticSettings(PolicySettings):
     """Settings of `elastic`."""
 
     streaming: bool = Field(default=True, description="train a group's samples as soon as the group is ready")
-    join_backlog_s: float = Field(
-        default=600.0, ge=0, description="seconds of unclaimed work, at the present pace, from which a satellite joins"
+    join_backlog: float = Field(
+        default=0.2, ge=0, description="unclaimed work from which a satellite joins, as a share of the time of a step"
     )
     order: tuple[int, ...] | None = Field(
         default=None, description="satellites in the order in which they move to training; left out: by number"
@@ -36,9 +36,9 @@ class Elastic(Policy):
     until the burst ends (3); after the publish the core stays only if the next batch is ready and the other cells can
     carry all pending executions (4).
 
-    What feeds a satellite is gyre's choice: `join_backlog_s` of work that the cells in training have not claimed. At 0
-    any unclaimed micro-step will do; but a move costs two switches and lasts for the burst, so a cell that finds
-    nothing to do on arrival is lost to serving.
+    What feeds a satellite is gyre's choice: work that the cells in training have not claimed and that takes them
+    `join_backlog` of the time of a step so far. At 0 any unclaimed micro-step will do; but a move costs two switches
+    and lasts for the burst, so a cell that finds nothing to do on arrival is lost to serving.
     """
 
     name: ClassVar[str] = "elastic"
@@ -47,7 +47,7 @@ class Elastic(Policy):
     def __init__(self, settings: PolicySettings) -> None:
         super().__init__(settings)
         own = cast("ElasticSettings", settings)
-        self._order, self._join_backlog_s = own.order, own.join_backlog_s
+        self._order, self._join_backlog = own.order, own.join_backlog
         self._late: set[int] = set()  # cells that were still on their way to training when their burst ended
 
     def moves(self, view: View) -> Sequence[Move]:
@@ -85,7 +85,7 @@ class Elastic(Policy):
             return view.ready_groups >= enough or view.step_phase is StepPhase.OPEN
         if view.step_phase is not StepPhase.OPEN or view.unclaimed_micro_steps == 0:
             return False
-        return view.backlog_s >= self._join_backlog_s
+        return view.backlog_s >= self._join_backlog * view.step_s
 
     def _boundary(self, view: View) -> Sequence[Move]:
         core = view.core

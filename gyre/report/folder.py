@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
 import polars as pl
 
+from ..atomic import disk_errors, write_atomic, write_text_atomic
 from ..errors import InputError
 from ..journal import Header
-from .atomic import disk_errors, write_atomic, write_text_atomic
 from .comparison import Comparison, RunResult
 from .journal_file import JournalWriter
 from .lock import FolderLock
@@ -64,13 +65,9 @@ class ResultsFolder:
         write_text_atomic(path / SETTINGS, settings_toml(settings))
         return cls(path, settings, None)
 
-    def run_path(self, name: str) -> Path:
-        """Return where the run `name` of a comparison goes."""
-        return self.path / RUNS / name
-
-    def run(self, name: str, settings: Mapping[str, Any]) -> ResultsFolder:
-        """Return the folder of one run of a comparison, below `runs/`; it is as much in use as this one."""
-        return ResultsFolder.part(self.run_path(name), settings)
+    def run_path(self, policy: str, seed: int | None) -> Path:
+        """Return where the run of a comparison with this policy (its label) and seed goes."""
+        return self.path / RUNS / f"{policy}-seed{seed}"
 
     def open_journal(self, *, append: bool = False) -> JournalWriter:
         """Begin `journal.jsonl`, headed by the settings, or go on with it; `close` closes it."""
@@ -85,10 +82,30 @@ class ResultsFolder:
         write_text_atomic(self.path / SUMMARY, result.summary.to_json())
 
     def write_comparison(self, results: Sequence[RunResult], comparison: Comparison) -> None:
-        """Write a comparison's summary, tables (all runs, told apart by `policy` and `seed`), report and timeline."""
+        """Write a comparison's summary, tables (all runs, told apart by `policy` and `seed`), report and timeline.
+
+        Its `journal.jsonl` lists the runs and where the journal of each is.
+        """
+        write_text_atomic(self.path / JOURNAL, self._index(results))
         self._write_tables(results, marked=True)
         self._write_pictures(results, comparison)
         write_text_atomic(self.path / SUMMARY, comparison.to_json())
+
+    def _index(self, results: Sequence[RunResult]) -> str:
+        lines = [Header(dict(self.settings)).to_line()]
+        for result in results:
+            summary = result.summary
+            journal = self.run_path(summary.policy, summary.seed) / JOURNAL
+            line = {
+                "run": summary.policy,
+                "seed": summary.seed,
+                "complete": summary.complete,
+                "steps": summary.steps,
+                "wall_s": result.record.wall_s,
+                "journal": str(journal.relative_to(self.path)) if journal.exists() else None,
+            }
+            lines.append(json.dumps(line, separators=(",", ":")))
+        return "\n".join(lines) + "\n"
 
     def close(self) -> None:
         """Close the journal and let the folder go; a second call does nothing."""

@@ -8,9 +8,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Final, Self
 
+from ..atomic import disk_errors
 from ..errors import InputError
 from ..journal import Entry, Header, JournalError, parse, to_line
-from .atomic import disk_errors
 
 _BLOCK_LINES: Final = 512
 

@@ -54,7 +54,7 @@ class Lane:
     def serving_s(self, until_s: float) -> float:
         """Return the time spent serving before `until_s`."""
         last = bisect_left(self.starts, until_s)
-        ends = [*self.starts[1:last], until_s]
+        ends = [*self.starts[1:last], until_s][:last]  # nothing started before the run's first moment
         return sum(
             stop_s - start_s
             for start_s, stop_s, use in zip(self.starts[:last], ends, self.uses[:last], strict=True)

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Final, Self
 
+from ..atomic import disk_errors
 from ..errors import InputError
-from .atomic import disk_errors
 
 LOCK_NAME: Final = ".lock"
 

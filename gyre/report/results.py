@@ -43,7 +43,7 @@ def open_results(path: Path) -> Results:
         InputError: it is no results folder, or a journal is damaged other than by a torn last line.
     """
     settings = read_settings(path)
-    if (path / JOURNAL).exists():
+    if (path / JOURNAL).exists() and not (path / RUNS).is_dir():
         return Results(path, settings, [read_run(path)], None)
     folders = sorted(journal.parent for journal in (path / RUNS).glob(f"*/{JOURNAL}"))
     if not folders:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import tomli_w
 
-from ..errors import InputError
+from ..toml_file import read_toml
 
 SETTINGS: Final = "settings.toml"
 
@@ -39,7 +39,4 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises:
         InputError: it has no readable `settings.toml`.
     """
-    try:
-        return tomllib.loads((path / SETTINGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path / SETTINGS}: cannot be read ({error}); give a results folder of gyre") from error
+    return read_toml(path / SETTINGS, remedy="give a results folder of gyre")

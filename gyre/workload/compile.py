@@ -10,8 +10,8 @@ import numpy.typing as npt
 import polars as pl
 
 from ..errors import InputError
-from .paths import ContextTrees, Int32Array, Int64Array, selected_paths
-from .program import Program
+from .paths import ContextTrees, selected_paths
+from .program import Int32Array, Int64Array, Program, row_starts
 from .schema import Outcome, Relation, Role
 from .threads import join_calls, thread_table
 from .trace import Trace
@@ -22,7 +22,7 @@ _Number = TypeVar("_Number", np.int8, np.int32, np.int64, np.float64)
 
 
 def compile_program(trace: Trace, *, max_paths: int = DEFAULT_MAX_PATHS) -> Program:
-    """Compile a valid trace (see `validate.load`) into a `Program`.
+    """Compile a valid trace (see `validate.read_repaired`) into a `Program`.
 
     A call without output gets one output token: a served request costs at least one step. `max_paths` bounds the paths
     of an execution that are selected for training (J_max); see `paths.selected_paths`.
@@ -76,7 +76,7 @@ def compile_program(trace: Trace, *, max_paths: int = DEFAULT_MAX_PATHS) -> Prog
 def _call_start(executions: pl.DataFrame, calls: pl.DataFrame) -> Int64Array:
     counted = calls.group_by("execution_id").agg(counted=pl.len())
     counts = executions.join(counted, on="execution_id", how="left", maintain_order="left")["counted"].fill_null(0)
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts.to_numpy(), dtype=np.int64)))
+    offsets = row_starts(counts.to_numpy())
     if offsets[-1] != len(calls):
         raise InputError(
             "calls name executions that are not in the executions table; run `gyre trace import` on the source"
@@ -97,9 +97,7 @@ def _release_graph(calls: pl.DataFrame, first_row: Int64Array) -> tuple[Int32Arr
     edges = np.sort(before * size + then)  # sorting is several times faster here than np.unique
     edges = edges[np.diff(edges, prepend=-1) != 0]  # a join may also name a thread's end in `after_call`: one edge
     before, then = edges // max(size, 1), edges % max(size, 1)
-    successor_start = np.concatenate(
-        (np.zeros(1, np.int64), np.cumsum(np.bincount(before, minlength=size), dtype=np.int64))
-    )
+    successor_start = row_starts(np.bincount(before, minlength=size))
     dependencies = np.bincount(then, minlength=size).astype(np.int32)
     return dependencies, successor_start, own[then].astype(np.int32)
 

@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ..splitmix import WORD_MASK, mixed
 from .findings import Finding, Kind, Report
+from .program import FloatArray
 from .schema import Quality, WaitKind
 from .trace import Trace
 
@@ -43,9 +45,6 @@ DEFAULT_QUANTILES: Final = (
     (1.0, 120.1),
 )
 
-FloatArray = npt.NDArray[np.float64]
-UintArray = npt.NDArray[np.uint64]
-
 
 def replace_human_waits(trace: Trace, *, seed: int, hidden_pause_s: float = HIDDEN_PAUSE_S) -> tuple[Trace, Report]:
     """The trace without people, and how many waits were replaced.
@@ -78,18 +77,9 @@ def uniform_draws(calls: pl.DataFrame, seed: int) -> FloatArray:
     ids = calls["execution_id"].unique()
     hashes = {name: int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") for name in ids}
     execution = calls["execution_id"].replace_strict(hashes, return_dtype=pl.UInt64).to_numpy()
-    key = _mix(execution ^ _mix(np.full(len(calls), seed & 0xFFFFFFFFFFFFFFFF, np.uint64)))
-    bits = _mix(key + calls["call_index"].cast(pl.UInt64).to_numpy())
+    key = mixed(execution ^ mixed(np.full(len(calls), seed & WORD_MASK, np.uint64)))
+    bits: npt.NDArray[np.uint64] = mixed(key + calls["call_index"].cast(pl.UInt64).to_numpy())
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _mix(x: UintArray) -> UintArray:
-    """SplitMix64's finaliser (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014)."""
-    with np.errstate(over="ignore"):
-        x = x + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))
 
 
 def _quantile(sample: FloatArray, at: FloatArray) -> FloatArray:

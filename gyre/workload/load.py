@@ -8,13 +8,12 @@ from typing import Final
 from ..config import TrainingSettings, WorkloadSettings
 from .compile import compile_program
 from .findings import Report
-from .generate import generate
 from .human_waits import replace_human_waits
 from .importers import import_trace
-from .profile import load_profile
+from .profiles import load_profile
+from .profiles.generate import generate
 from .program import Program
-from .trace import Trace, is_trace
-from .validate import load
+from .trace import Trace
 
 MOST_DRAWN_GROUPS: Final = 256  # later groups of a run repeat these in a new order
 
@@ -45,8 +44,7 @@ def load_trace(path: Path, *, seed: int) -> tuple[Trace, Report]:
     Raises:
         InputError: the path holds no trace, or one that cannot be replayed.
     """
-    trace, report = load(path) if is_trace(path) else import_trace(path)
-    report.raise_if_fatal(str(path))
+    trace, report = import_trace(path)
     if trace.executions["human_in_loop"].any():
         trace, replaced = replace_human_waits(trace, seed=seed)
         report += replaced

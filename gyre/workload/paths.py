@@ -8,11 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from .program import Int8Array, Int32Array, Int64Array, row_starts
 from .schema import Relation, Role
-
-Int8Array = npt.NDArray[np.int8]
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
 
 # Codes are indices into the enumerations, as in `Program`.
 APPEND: Final = list(Relation).index(Relation.APPEND)
@@ -51,7 +48,7 @@ def selected_paths(trees: ContextTrees, max_paths: int) -> tuple[Int64Array, Int
     leaf = np.empty(executions * max_paths, np.int64)
     counts = np.empty(executions, np.int64)
     _select(trees, max_paths, leaf, counts)
-    path_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+    path_start = row_starts(counts)
     return path_start, leaf[: path_start[-1]].copy()
 
 

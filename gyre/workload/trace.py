@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
+from ..atomic import write_folder_atomic
 from ..errors import InputError
 from .schema import NULLABLE, SCHEMA_VERSION, TABLES
 
@@ -81,21 +80,14 @@ class Trace:
             raise InputError(
                 f"{folder}: exists and is not a trace, so it is not overwritten; choose another output folder"
             )
-        partial = folder.with_name(f".{folder.name}.partial-{os.getpid()}")
-        try:
-            partial.mkdir(parents=True)
-            for table, frame in self.tables().items():
-                frame.write_parquet(
-                    partial / f"{table}.parquet", compression="zstd", metadata={VERSION_KEY: str(SCHEMA_VERSION)}
-                )
-            _replace_folder(partial, folder)
-        except OSError as error:
-            raise InputError(
-                f"{folder}: cannot be written: {error.strerror or error}; choose another output folder"
-            ) from error
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+        write_folder_atomic(folder, self._write_tables)
         return folder
+
+    def _write_tables(self, folder: Path) -> None:
+        for table, frame in self.tables().items():
+            frame.write_parquet(
+                folder / f"{table}.parquet", compression="zstd", metadata={VERSION_KEY: str(SCHEMA_VERSION)}
+            )
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """The four tables by name."""
@@ -224,18 +216,3 @@ def _read_table(path: Path) -> pl.DataFrame:
     except (pl.exceptions.PolarsError, OSError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: not a readable Parquet file ({reason}); copy or import the trace again") from error
-
-
-def _replace_folder(new: Path, target: Path) -> None:
-    """Rename `new` to `target`; an older folder there is moved aside first, so that no mixture is ever seen."""
-    if not target.exists():
-        new.rename(target)
-        return
-    old = target.with_name(f".{target.name}.old-{os.getpid()}")
-    target.rename(old)
-    try:
-        new.rename(target)
-    except OSError:
-        old.rename(target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)

@@ -54,7 +54,7 @@ def repair(trace: Trace) -> tuple[Trace, Report]:
     return repaired, Report((*findings, *_check(_views(repaired), NOTES, Kind.NOTE)))
 
 
-def load(path: Path | str) -> tuple[Trace, Report]:
+def read_repaired(path: Path | str) -> tuple[Trace, Report]:
     """Read a trace folder, repair it by the stated rules and say what was repaired.
 
     Raises:

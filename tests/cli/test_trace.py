@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from gyre.cli import main
 from gyre.workload import Trace
-from gyre.workload.profile import load_profile
+from gyre.workload.profiles import load_profile
 
 BAD_INPUT = 2
 
@@ -110,7 +110,7 @@ def test_import_of_a_plain_list_of_lengths(tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (("describe", "nl2repo"), "nor a bundled profile"),
-        (("describe", "missing.toml"), "cannot be read as a profile"),
+        (("describe", "missing.toml"), "cannot be read (No such file"),
         (("generate", "nl2repo", "--groups", "1", "--out", "t"), "no such bundled profile"),
         (("fit", "missing", "--name", "x", "--out", "x.toml"), "no such file"),
         (("import", "missing", "--out", "t"), "no such file"),

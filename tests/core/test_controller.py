@@ -138,7 +138,7 @@ def test_elastic_moves_keep_the_published_rules() -> None:
         moves.extend((c.cell, c.role) for c in commands if isinstance(c, cmd.SwitchRole))
 
     LoopCluster(
-        make("elastic", steps=100, groups=8, size=4, phi=0.5, mu=2),
+        make("elastic", steps=100, groups=8, size=4, phi=0.5, mu=2, join_backlog=0),
         cells(4, 10, 1),
         lambda e: lengths[e],
         switch_s=0.05,
@@ -161,6 +161,29 @@ def test_a_run_in_which_every_group_is_dropped_ends_with_one_clear_line() -> Non
     cluster = LoopCluster(make("elastic"), cells(2, 8), lambda _: 1.0, outcome=lambda _: "overall_timeout")
     with pytest.raises(InputError, match="dropped"):
         cluster.run()
+
+
+class Wild(POLICIES["elastic"]):  # type: ignore[misc,valid-type]
+    """A user's policy with a fault, given by its keyword."""
+
+    name = "wild"
+    fault = ""
+
+    def moves(self, view: Any) -> Any:
+        wrong = {"unknown cell": (99, CellRole.TRAINING), "role it has": (0, CellRole.SERVING)}
+        return [wrong[self.fault]] if self.fault in wrong else super().moves(view)
+
+    def take(self, view: Any) -> int:
+        return view.ready_groups + 1 if self.fault == "too many" else super().take(view)
+
+
+@pytest.mark.parametrize("fault", ["unknown cell", "role it has", "too many"])
+def test_a_policy_that_asks_for_what_cannot_be_is_named(fault: str) -> None:
+    policy = Wild(POLICIES["elastic"].Settings())
+    policy.fault = fault
+    controller = Controller(ControllerSettings(steps=2, groups_per_step=2, group_size=2), policy)
+    with pytest.raises(InputError, match="policy wild: (moves|take)"):
+        LoopCluster(controller, cells(2, 4), lambda _: 1.0).run()
 
 
 def test_user_policies_load_by_module_and_class() -> None:

@@ -41,7 +41,7 @@ def test_a_wheel_holds_code_and_data(tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     code = (
         "import sys; sys.path.insert(0, 'tree'); import gyre.sim, gyre.backends; assert 'tree' in gyre.sim.__file__;"
-        "from gyre.workload.profile import profile_names; from gyre.sim.hardware_profile import hardware_names;"
+        "from gyre.workload.profiles import profile_names; from gyre.sim.hardware_profile import hardware_names;"
         "print(len(profile_names()), len(hardware_names()))"
     )
     profiles, hardware = run(code, tmp_path).split()

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from report_journal import HEADER, hand_journal
 
+from gyre.atomic import write_atomic
 from gyre.cli.report import report
 from gyre.errors import InputError
 from gyre.journal import Header, to_line
@@ -29,7 +30,6 @@ from gyre.report import (
     record_run,
     summarize,
 )
-from gyre.report.atomic import write_atomic
 from gyre.report.journal_file import JournalReader, JournalWriter, whole_length
 from gyre.report.results import TORN_LINE
 
@@ -72,16 +72,18 @@ def test_a_comparison_comes_back_as_it_was(tmp_path: Path) -> None:
     runs = []
     with ResultsFolder.create(tmp_path, {"steps": 2}) as folder:
         for policy in ("b", "a"):
-            with folder.run(policy, {**SETTINGS, "policy": policy}) as run:
+            with ResultsFolder.part(folder.run_path(policy, 7), {**SETTINGS, "policy": policy}) as run:
                 runs.append(write_run(run))
         comparison = compare_runs(runs, published={"a": 1.2}, notes=["matched"])
         folder.write_comparison(runs, comparison)
     results = open_results(tmp_path)
     assert results.comparison == comparison
     assert pl.read_parquet(tmp_path / "steps.parquet")["policy"].to_list() == ["b", "b", "a", "a"]
-    assert finished_run(tmp_path / "runs" / "a", {**SETTINGS, "policy": "a"}) is not None
-    assert finished_run(tmp_path / "runs" / "a", SETTINGS) is None
-    assert finished_run(tmp_path / "runs" / "c", SETTINGS) is None
+    assert finished_run(tmp_path / "runs" / "a-seed7", {**SETTINGS, "policy": "a"}) is not None
+    assert finished_run(tmp_path / "runs" / "a-seed7", SETTINGS) is None
+    assert finished_run(tmp_path / "runs" / "c-seed7", SETTINGS) is None
+    index = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
+    assert [line.get("journal") for line in index[1:]] == ["runs/b-seed7/journal.jsonl", "runs/a-seed7/journal.jsonl"]
 
 
 def test_a_stopped_run_leaves_a_readable_part(tmp_path: Path) -> None:

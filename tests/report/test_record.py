@@ -180,6 +180,13 @@ def test_a_run_can_be_read_while_it_goes_on() -> None:
     assert recorder.finish().cells.equals(record_run(journal).cells)
 
 
+def test_a_journal_cut_off_in_its_first_moment_is_still_a_run() -> None:
+    report = ev.LoadReport(0.0, 0, 0, 0, 0, 0.0, 0.0, 0, 0, 0)
+    record = record_run([HEADER, ev.RunStarted(0.0, CELLS), report])
+    assert record.wall_s == 0.0
+    assert record.usage["gpu_s"].sum() == 0.0
+
+
 def test_entries_that_make_no_sense_are_counted() -> None:
     journal = hand_journal()
     journal[9:9] = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gyre.workload.profile import Profile
+from gyre.workload.profiles import Profile
 
 
 def small_profile(**changes: Any) -> Profile:

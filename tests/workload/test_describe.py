@@ -10,14 +10,13 @@ import polars as pl
 import pytest
 from small_profile import small_profile
 
-from gyre.workload.describe import describe, distributions_of
-from gyre.workload.figures import _log_histogram
-from gyre.workload.generate import generate
+from gyre.workload.description import describe, distributions_of, samples
 from gyre.workload.importers import import_trace
-from gyre.workload.labels import TITLES, short_number
-from gyre.workload.nominal import nominal_durations
-from gyre.workload.pages import description_page
-from gyre.workload.samples import samples
+from gyre.workload.presentation import description_page
+from gyre.workload.presentation.figures import _log_histogram
+from gyre.workload.presentation.labels import TITLES, short_number
+from gyre.workload.profiles.generate import generate
+from gyre.workload.profiles.nominal import nominal_durations
 from gyre.workload.trace import Trace
 
 

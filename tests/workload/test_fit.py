@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from small_profile import small_profile
 
 from gyre.errors import InputError
-from gyre.workload.fit import fit_profile
-from gyre.workload.fitted_laws import fit_correlated, fit_lognormal, fit_pareto, fit_two_part
-from gyre.workload.generate import generate
-from gyre.workload.goodness import goodness_of_fit
+from gyre.workload.description.variance import nested_components, variance_components
+from gyre.workload.fitting import fit_profile, goodness_of_fit
+from gyre.workload.fitting.laws import fit_correlated, fit_lognormal, fit_pareto, fit_two_part
+from gyre.workload.fitting.outliers import fit_mixture
 from gyre.workload.importers import import_trace
-from gyre.workload.outliers import fit_mixture
-from gyre.workload.profile import load_profile
+from gyre.workload.profiles import load_profile
+from gyre.workload.profiles.generate import generate
 from gyre.workload.trace import Trace
-from gyre.workload.variance import nested_components, variance_components
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from small_profile import small_profile
 
 from gyre.errors import InputError
 from gyre.workload import validate
-from gyre.workload.generate import generate
-from gyre.workload.profile import Profile, load_profile, profile_names
-from gyre.workload.samples import samples
+from gyre.workload.description import samples
+from gyre.workload.profiles import Profile, load_profile, profile_names
+from gyre.workload.profiles.generate import generate
 
 
 @given(

@@ -8,8 +8,7 @@ import pytest
 from small_profile import small_profile
 
 from gyre.errors import InputError
-from gyre.workload.profile import load_profile, parse_profile, profile_names
-from gyre.workload.toml_text import profile_toml
+from gyre.workload.profiles import load_profile, parse_profile, profile_names, profile_toml
 
 BUNDLED = ("coding-katas", "deepswe", "nl2repo-122b", "nl2repo-2.4t", "reasoning", "terminal-bench")
 

@@ -16,7 +16,7 @@ from gyre.errors import InputError
 from gyre.workload import Kind, Trace, repair, validate
 from gyre.workload.compile import compile_program
 from gyre.workload.schema import CALLS
-from gyre.workload.validate import load
+from gyre.workload.validate import read_repaired
 
 
 def sound() -> Trace:
@@ -119,7 +119,7 @@ def test_a_broken_structure_is_fatal_and_listed_on_loading(
     assert rule in {found.rule for found in validate(broken).of(Kind.FATAL)}
     broken.write(tmp_path / "t")
     with pytest.raises(InputError, match=rf"cannot be simulated: .*{rule} x1") as caught:
-        load(tmp_path / "t")
+        read_repaired(tmp_path / "t")
     assert "\n" not in str(caught.value)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from ...errors import InputError
 from ..findings import Report
 from ..trace import Trace, is_trace
-from ..validate import load, repair
+from ..validate import read_repaired, repair
 from . import atif, azure, claude_code, kv_cache_tester, lengths, mooncake, recorded_parquet
 
 
@@ -53,7 +53,7 @@ def import_trace(path: Path | str, format: str | None = None) -> tuple[Trace, Re
     if not source.exists():
         raise InputError(f"{source}: no such file or folder; check the path")
     if format is None and source.is_dir() and is_trace(source):
-        return load(source)
+        return read_repaired(source)
     trace, read_report = _importer(source, format).read(source)
     trace, repairs = repair(trace)
     report = read_report + repairs

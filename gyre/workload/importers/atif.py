@@ -24,8 +24,9 @@ from .atif_steps import sub_agent_refs
 from .atif_threads import add_threads, referred_file
 from .drafts import DraftExecution
 from .fields import mapping, number_or_none, objects, text
-from .files import files_below, json_object, nothing_left, read_json
+from .files import files_below, json_object, read_json
 from .log import ImportLog
+from .usable import with_calls
 
 VERSION_PREFIX: Final = "ATIF-v1."
 
@@ -46,17 +47,14 @@ def read(path: Path) -> tuple[Trace, Report]:
     documents = {file: read_one(file) for file in files_below(path, ".json")}
     found = {file: document for file, document in documents.items() if _is_atif(document)}
     referred = {target for file, document in found.items() for target in _referred_files(document, file)}
-    drafts: list[DraftExecution] = []
-    for file, document in found.items():
-        if file.resolve() in referred:
-            continue
-        draft = _execution(document, file, log)
-        if draft.calls:
-            drafts.append(draft)
-        else:
-            log.skip(file.name, "no_calls", "no agent step has `prompt_tokens` and `completion_tokens`")
-    if not drafts:
-        raise nothing_left(path, "ATIF trajectory with a model call", log)
+    drafts = with_calls(
+        ((file, _execution(found[file], file, log)) for file in found if file.resolve() not in referred),
+        log,
+        source=path,
+        what="ATIF trajectory with a model call",
+        rule="no_calls",
+        says="no agent step has `prompt_tokens` and `completion_tokens`",
+    )
     return assemble(drafts), log.report()
 
 

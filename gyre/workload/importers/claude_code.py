@@ -22,9 +22,10 @@ from .claude_code_calls import ThreadReader
 from .claude_code_metrics import apply_metrics
 from .drafts import DraftExecution
 from .fields import text
-from .files import files_below, head_objects, json_lines, json_object, nothing_left
+from .files import files_below, head_objects, json_lines, json_object
 from .log import ImportLog
 from .partial_output import flag_partial_output
+from .usable import with_calls
 
 _TYPES: Final = {"assistant", "user", "system", "summary", "queue-operation", "attachment", "file-history-snapshot"}
 
@@ -41,15 +42,14 @@ def read(path: Path) -> tuple[Trace, Report]:
         InputError: no transcript with a usable call is there.
     """
     log = ImportLog()
-    drafts: list[DraftExecution] = []
-    for file in _transcripts(path):
-        draft = _session(file, log)
-        if draft.calls:
-            drafts.append(draft)
-        else:
-            log.skip(file.name, "no_calls", "the transcript holds no assistant message with usage")
-    if not drafts:
-        raise nothing_left(path, "Claude Code transcript with a model call", log)
+    drafts = with_calls(
+        ((file, _session(file, log)) for file in _transcripts(path)),
+        log,
+        source=path,
+        what="Claude Code transcript with a model call",
+        rule="no_calls",
+        says="the transcript holds no assistant message with usage",
+    )
     _distinct(drafts)
     return assemble(drafts), log.report()
 

@@ -6,6 +6,7 @@ its own among the requests; its `t` is when it ended, the times of its requests 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +20,9 @@ from ..trace import Trace
 from .assemble import assemble
 from .drafts import DraftCall, DraftExecution
 from .fields import count, mapping, seconds, seconds_or_none, text
-from .files import files_below, json_object, nothing_left, read_json
+from .files import files_below, json_object, read_json
 from .log import ImportLog
+from .usable import with_calls
 
 ROUNDING_S: Final = 1.0  # precision of `t`
 DEFAULT_BLOCK_TOKENS: Final = 64
@@ -57,20 +59,24 @@ def read(path: Path) -> tuple[Trace, Report]:
         InputError: no session with a usable request is there.
     """
     log = ImportLog()
-    drafts: list[DraftExecution] = []
+    drafts = with_calls(
+        _sessions(path, log),
+        log,
+        source=path,
+        what="kv-cache-tester session",
+        rule="no_requests",
+        says="the session has no usable request",
+    )
+    return assemble(drafts, join_tolerance_s=ROUNDING_S), log.report()
+
+
+def _sessions(path: Path, log: ImportLog) -> Iterator[tuple[Path, DraftExecution]]:
     for file in files_below(path, ".json"):
         session = mapping(read_json(file) if path.is_file() else json_object(file))
-        if not isinstance(session.get("requests"), list):
-            log.skip(file.name, "not_a_session", "the file is no object with a list of `requests`")
-            continue
-        draft = _session(session, file, log)
-        if draft.calls:
-            drafts.append(draft)
+        if isinstance(session.get("requests"), list):
+            yield file, _session(session, file, log)
         else:
-            log.skip(file.name, "no_requests", "the session has no usable request")
-    if not drafts:
-        raise nothing_left(path, "kv-cache-tester session", log)
-    return assemble(drafts, join_tolerance_s=ROUNDING_S), log.report()
+            log.skip(file.name, "not_a_session", "the file is no object with a list of `requests`")
 
 
 def _session(session: dict[str, Any], file: Path, log: ImportLog) -> DraftExecution:

@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ..program import FloatArray, Int64Array
 from .contexts import grow
 from .draws import COLUMNS, Draws
-from .lognormal import lognormal_quantile, two_part_quantile
 from .profile import Compaction, Profile
-from .program import FloatArray, Int64Array
+from .quantiles import lognormal_quantile, two_part_quantile
 
 # A first input or a compacted context above this share of the threshold would leave a thread no room to work in.
 ROOM: Final = 0.8

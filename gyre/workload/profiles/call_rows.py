@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ..program import FloatArray, Int8Array, Int64Array
+from ..schema import Relation
 from .draws import Draws
 from .profile import Nominal
-from .program import FloatArray, Int8Array, Int64Array
-from .schema import Relation
 from .turns import Turns
 
 BEFORE: Final = 0  # a summary

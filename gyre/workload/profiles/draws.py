@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtri
 
+from ..program import FloatArray, Int64Array
 from .profile import Profile, Reward
-from .program import FloatArray, Int64Array
 
 EFFECTS: Final = ("calls", "input_tokens", "growth_tokens", "output_tokens", "tool_wait_s")
 COLUMNS: Final = ("growth", "output", "wait", "retry", "context_after")  # uniforms of a turn

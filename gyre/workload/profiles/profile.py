@@ -7,15 +7,16 @@ enforces: lengths are drawn without them. `[provenance]` says of every table of 
 
 from __future__ import annotations
 
-import tomllib
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
-from ..errors import InputError
+from ...errors import InputError
+from ...toml_file import parse_toml, read_toml, toml_names, validated
 
+_BUNDLED: Final = files("gyre.traces")
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 NonNegative = Field(default=0.0, ge=0.0)
 Share = Field(default=0.0, ge=0.0, le=1.0)
@@ -162,8 +163,7 @@ class Profile(_Table):
 
 def profile_names() -> tuple[str, ...]:
     """Names of the bundled profiles, sorted."""
-    entries = files("gyre.traces").iterdir()
-    return tuple(sorted(entry.name.removesuffix(".toml") for entry in entries if entry.name.endswith(".toml")))
+    return toml_names(_BUNDLED)
 
 
 def load_profile(name_or_path: str | Path) -> Profile:
@@ -173,15 +173,13 @@ def load_profile(name_or_path: str | Path) -> Profile:
         InputError: no such profile or file, not TOML, an unknown key or a value out of range.
     """
     if str(name_or_path).endswith(".toml"):
-        return parse_profile(_read(Path(name_or_path)), where=str(name_or_path))
+        return validated(Profile, read_toml(Path(name_or_path)), str(name_or_path))
     if name_or_path not in profile_names():
         raise InputError(
             f"profile {str(name_or_path)!r}: no such bundled profile; "
             f"choose {', '.join(profile_names())}, or a path to a .toml file"
         )
-    return parse_profile(
-        files("gyre.traces").joinpath(f"{name_or_path}.toml").read_text("utf-8"), where=f"profile {name_or_path}"
-    )
+    return parse_profile(_BUNDLED.joinpath(f"{name_or_path}.toml").read_text("utf-8"), where=f"profile {name_or_path}")
 
 
 def parse_profile(text: str, *, where: str) -> Profile:
@@ -190,25 +188,4 @@ def parse_profile(text: str, *, where: str) -> Profile:
     Raises:
         InputError: not TOML, an unknown key or a value out of range.
     """
-    try:
-        return Profile.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{where}: not TOML: {error}") from None
-    except ValidationError as error:
-        raise InputError(f"{where}: {_first_fault(error)}") from None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as a profile: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _first_fault(error: ValidationError) -> str:
-    faults = error.errors()
-    first: Any = faults[0]
-    field = ".".join(str(part) for part in first["loc"]) or "profile"
-    message = "unknown key; remove it or mend its name" if first["type"] == "extra_forbidden" else first["msg"]
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return f"{field}: {message}{more}"
+    return validated(Profile, parse_toml(text, where), where)

@@ -10,11 +10,9 @@ import numpy as np
 import polars as pl
 from scipy import optimize
 
-from ..errors import InputError
-from .fitted_laws import FEWEST_IN_TAIL, fit_correlated, fit_lognormal, fit_two_part
-from .fitted_rewards import fit_reward
-from .outliers import fit_mixture
-from .profile import (
+from ...errors import InputError
+from ..description import Samples, samples
+from ..profiles.profile import (
     NAME_PATTERN,
     Calls,
     Compaction,
@@ -28,10 +26,12 @@ from .profile import (
     Training,
     TwoPart,
 )
-from .program import FloatArray
-from .samples import Samples, samples
-from .schema import Outcome, Relation
-from .trace import Trace
+from ..program import FloatArray
+from ..schema import Outcome, Relation
+from ..trace import Trace
+from .laws import FEWEST_IN_TAIL, fit_correlated, fit_lognormal, fit_two_part
+from .outliers import fit_mixture
+from .rewards import fit_reward
 
 FEWEST_EXECUTIONS: Final = 2
 FEWEST_EXACT: Final = 50  # executions with exact counts of tokens, from which on the others are left out

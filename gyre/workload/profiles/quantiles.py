@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from ..program import FloatArray
 from .profile import Lognormal, TwoPart
-from .program import FloatArray
 
 # Uniforms come from [0, 1): keep the normal quantile finite at 0.
 _TINY = 2.0**-60

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ..errors import InputError
+from ...errors import InputError
+from ..program import Int64Array, row_starts, row_sums
+from ..schema import CALLS, EXECUTIONS, Outcome, Quality, Relation, Role, ScoreStatus, WaitKind
+from ..trace import Trace
 from .draws import Draws, draw
 from .generated_calls import GeneratedCalls, calls_of
-from .lognormal import lognormal_quantile
 from .profile import Profile
-from .program import Int64Array
-from .schema import CALLS, EXECUTIONS, Outcome, Quality, Relation, Role, ScoreStatus, WaitKind
-from .trace import Trace
+from .quantiles import lognormal_quantile
 from .turns import turns_of
 
 HARNESS: Final = "synthetic"
@@ -56,6 +56,8 @@ def _executions(
     member = pl.Series([f"-m{number:03d}" for number in range(size)])
     scoring_failed = (draws.scalar["scoring_failed"] < profile.failures.scoring) & ~setup_failed
     scored = ~(setup_failed | scoring_failed)
+    n_calls = np.bincount(calls.execution, minlength=count)
+    starts = row_starts(n_calls)
     group = group_ids.gather(np.arange(count) // size)
     return pl.DataFrame(
         {
@@ -71,9 +73,9 @@ def _executions(
             ),
             "setup_s": lognormal_quantile(profile.setup_s, draws.scalar["setup"]),
             "scoring_s": np.where(setup_failed, 0.0, lognormal_quantile(profile.scoring_s, draws.scalar["scoring"])),
-            "n_calls": np.bincount(calls.execution, minlength=count),
-            "sum_input_tokens": _sums(calls.execution, calls.input_tokens, count),
-            "sum_output_tokens": _sums(calls.execution, calls.output_tokens, count),
+            "n_calls": n_calls,
+            "sum_input_tokens": row_sums(calls.input_tokens, starts),
+            "sum_output_tokens": row_sums(calls.output_tokens, starts),
         }
     ).with_columns(
         source=pl.lit(f"profile {profile.name}"),
@@ -131,9 +133,3 @@ def _enum(column: str, kind: type[Role] | type[Relation] | type[WaitKind], code:
 
 def _named(kind: type[Outcome] | type[ScoreStatus], value: npt.NDArray[np.str_]) -> pl.Series:
     return pl.Series(value.tolist(), dtype=pl.Enum([member.value for member in kind]))
-
-
-def _sums(execution: Int64Array, tokens: Int64Array, count: int) -> Int64Array:
-    total = np.concatenate([[0], np.cumsum(tokens)])
-    end = np.cumsum(np.bincount(execution, minlength=count))
-    return np.asarray(np.diff(total[np.concatenate([[0], end])]), np.int64)

@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ..program import FloatArray, Int8Array, Int64Array
+from ..schema import Role, WaitKind
 from .call_rows import BEFORE, CallRows, nominal_starts, rows_of
 from .draws import Draws
 from .profile import Profile
-from .program import FloatArray, Int8Array, Int64Array
-from .schema import Role, WaitKind
 from .turns import Turns
 
 _ROLE: Final = {role: code for code, role in enumerate(Role)}

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from .describe import Description
-from .goodness import Goodness
+from ..description import Description
+from ..fitting import Goodness
 from .labels import short_number, titled
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from ..program import FloatArray
 from .labels import short_number, titled
-from .program import FloatArray
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

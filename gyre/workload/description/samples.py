@@ -7,9 +7,9 @@ from typing import Final
 
 import polars as pl
 
-from .program import FloatArray
-from .schema import Outcome, Quality, Relation, Role, WaitKind
-from .trace import Trace
+from ..program import FloatArray
+from ..schema import Outcome, Quality, Relation, Role, WaitKind
+from ..trace import Trace
 
 MAIN: Final = (Role.MAIN.value, Role.SIDE.value)
 SUMMARIES: Final = (Role.MAIN_SUMMARY.value, Role.SUB_AGENT_SUMMARY.value)

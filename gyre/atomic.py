@@ -1,13 +1,14 @@
-"""Files that are either whole or not there."""
+"""Files and folders that are either whole or not there."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import InputError
+from .errors import InputError
 
 
 @contextmanager
@@ -50,3 +51,34 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
 def write_text_atomic(path: Path, text: str) -> None:
     """Write `text` in UTF-8 to `path`, atomically; see `write_atomic`."""
     write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def write_folder_atomic(path: Path, fill: Callable[[Path], object]) -> None:
+    """Let `fill` fill a temporary folder beside `path`, then move it there; an older folder there is replaced whole.
+
+    Raises:
+        InputError: the system refuses.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with disk_errors(path):
+            temporary.mkdir(parents=True)
+            fill(temporary)
+            _replace_folder(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _replace_folder(new: Path, target: Path) -> None:
+    """Rename `new` to `target`; an older folder there is moved aside first, so that no mixture is ever seen."""
+    if not target.exists():
+        new.rename(target)
+        return
+    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    target.rename(old)
+    try:
+        new.rename(target)
+    except OSError:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from .compile import compile_program
+from ..compile import compile_program
+from ..critical_path import call_ends, execution_ends
+from ..program import FloatArray, Int32Array
+from ..schema import Outcome
+from ..trace import Trace
 from .profile import Profile, Timeouts
-from .program import FloatArray, Int32Array, Int64Array, Program
-from .schema import Outcome
-from .trace import Trace
 
 _NO_RUN = list(Outcome).index(Outcome.ENV_SETUP_FAILED)
 
@@ -47,7 +47,7 @@ def nominal_durations(trace: Trace, profile: Profile) -> NominalDurations:
         program.output_tokens / profile.nominal.decode_tokens_per_s
         + (program.input_tokens - program.prefix_tokens) / profile.nominal.prefill_tokens_per_s
     )
-    unlimited = program.setup_s + unloaded_s(program, service_s)
+    unlimited = execution_ends(program, call_ends(program, service_s))
     harness, overall = _limits(profile.timeouts)
     ran = program.outcome != _NO_RUN
     end = np.minimum(unlimited, min(harness, overall))
@@ -66,35 +66,5 @@ def nominal_durations(trace: Trace, profile: Profile) -> NominalDurations:
     )
 
 
-def unloaded_s(program: Program, service_s: FloatArray) -> FloatArray:
-    """E seconds from the end of set-up to the end of the last call, if call c takes `service_s[c]` (C) in the model."""
-    return np.asarray(
-        _critical_paths(program.call_start, program.successor_start, program.successor, program.wait_s, service_s),
-        np.float64,
-    )
-
-
 def _limits(timeouts: Timeouts) -> tuple[float, float]:
     return timeouts.harness_s or np.inf, timeouts.overall_s or np.inf
-
-
-@numba.njit(cache=True)
-def _critical_paths(
-    call_start: Int64Array,
-    successor_start: Int64Array,
-    successor: Int32Array,
-    wait_s: FloatArray,
-    service_s: FloatArray,
-) -> FloatArray:
-    """Longest path through each execution's release graph, whose edges lead to later calls."""
-    release = np.zeros(len(wait_s))
-    longest = np.zeros(len(call_start) - 1)
-    for execution in range(len(longest)):
-        first = call_start[execution]
-        for call in range(first, call_start[execution + 1]):
-            end = release[call] + wait_s[call] + service_s[call]
-            longest[execution] = max(longest[execution], end)
-            for edge in range(successor_start[call], successor_start[call + 1]):
-                later = first + successor[edge]
-                release[later] = max(release[later], end)
-    return longest

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .describe import Description
+from ..description import Description
+from ..fitting import Goodness
+from ..program import FloatArray
 from .figures import Rows, histogram_page, overlay_page
-from .goodness import Goodness
 from .labels import short_number, titled
-from .program import FloatArray
 
 
 def description_page(description: Description, arrays: dict[str, FloatArray]) -> str:

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from .program import FloatArray
+from ..program import FloatArray
+from ..schema import WaitKind
+from ..trace import Trace
 from .samples import Samples, samples
-from .schema import WaitKind
-from .trace import Trace
 from .variance import between_group_share
 
 LONG_WAIT_S: Final = 60.0

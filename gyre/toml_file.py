@@ -1,0 +1,99 @@
+"""TOML files and the models that they hold: what is wrong with one is said in a single line."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Final, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from .errors import InputError
+
+M = TypeVar("M", bound=BaseModel)
+
+MOST_SHOWN: Final = 60  # characters of a refused value
+
+
+def read_toml(path: Path, remedy: str = "give a TOML file in UTF-8") -> dict[str, Any]:
+    """Read a TOML file; `remedy` ends the message where that fails.
+
+    Raises:
+        InputError: the file is missing, not text or not TOML.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); {remedy}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: cannot be read as text ({_one_line(error)}); {remedy}") from error
+    return parse_toml(text, str(path), remedy)
+
+
+def parse_toml(text: str, where: str, remedy: str = "") -> dict[str, Any]:
+    """Parse TOML; `where` begins the message where that fails.
+
+    Raises:
+        InputError: the text is not TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{where}: not TOML ({_one_line(error)}){_after(remedy)}") from error
+
+
+def validated(kind: type[M], values: Any, where: str, remedy: str = "") -> M:
+    """Build a model from what a file or a person gave.
+
+    Raises:
+        InputError: the first violation, in one line that names `where` and the field, and how many more there are.
+    """
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise InputError(f"{where}: {_first_violation(kind, error)}{_after(remedy)}") from error
+
+
+def toml_names(folder: Traversable) -> tuple[str, ...]:
+    """Names of the TOML files in a folder, without their ending, sorted."""
+    return tuple(sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")))
+
+
+def _first_violation(kind: type[BaseModel], error: ValidationError) -> str:
+    """The first violation as `table.key: what is wrong`, and how many more there are."""
+    first, *more = error.errors(include_url=False)
+    field = ".".join(str(part) for part in first["loc"])
+    match first["type"]:
+        case "missing":
+            message = "missing"
+        case "extra_forbidden":
+            known = _known_keys(kind, first["loc"][:-1])
+            message = f"unknown key; known keys: {', '.join(known)}" if known else "unknown key"
+        case "value_error":
+            message = _one_line(first["msg"].removeprefix("Value error, "))
+        case _:
+            message = f"{_one_line(first['msg'])} (got {_one_line(repr(first['input']))[:MOST_SHOWN]})"
+    others = f" (and {len(more)} more)" if more else ""
+    return f"{field + ': ' if field else ''}{message}{others}"
+
+
+def _known_keys(kind: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    """Keys of the table at `path` below a model; it may be declared `Table` or `Table | None`."""
+    for key in path:
+        declared = kind.model_fields[str(key)].annotation if str(key) in kind.model_fields else None
+        tables = [
+            one for one in (declared, *get_args(declared)) if isinstance(one, type) and issubclass(one, BaseModel)
+        ]
+        if not tables:
+            return []
+        kind = tables[0]
+    return list(kind.model_fields)
+
+
+def _after(remedy: str) -> str:
+    return f"; {remedy}" if remedy else ""
+
+
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())
