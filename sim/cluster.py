@@ -9,6 +9,7 @@ from typing import Any
 import simpy
 
 from gyre import commands as cmd
+from gyre.cluster import Cluster
 from gyre.commands import Command
 from gyre.config import RunSettings
 from gyre.controller import Controller
@@ -27,7 +28,7 @@ from .serving import ServingModel
 from .trainer import Trainer
 
 
-class SimCluster:
+class SimCluster(Cluster):
     """Drives one controller through a simulated run.
 
     `record` gets every event and command, in the journal's order.

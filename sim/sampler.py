@@ -26,9 +26,7 @@ class GroupSampler:
         self._order = order
         by_group = np.argsort(program.group, kind="stable")
         counts = np.bincount(program.group, minlength=len(program.group_ids))
-        self._members: list[npt.NDArray[np.int64]] = [
-            rows for rows in np.split(by_group, np.cumsum(counts)[:-1]) if len(rows)
-        ]
+        self._members = [rows for rows in np.split(by_group, np.cumsum(counts)[:-1]) if len(rows)]
         self._epoch = -1
         self._permutation: npt.NDArray[np.int64] = np.arange(len(self._members))
 
@@ -38,7 +36,7 @@ class GroupSampler:
         if epoch != self._epoch and self._order is GroupOrder.SHUFFLED:
             self._permutation = generator(self._seed, 0, epoch).permutation(len(self._members))
         self._epoch = epoch
-        members = self._members[self._permutation[place]]
+        members = self._members[int(self._permutation[place])]
         if len(members) == self._size:
             return members
         draw = generator(self._seed, 1, group)

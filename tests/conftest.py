@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Kernels compile on first use and machines differ: no test depends on how long an example takes.
+settings.register_profile("gyre", deadline=None)
+settings.load_profile("gyre")
 
 
 @pytest.fixture(scope="session")

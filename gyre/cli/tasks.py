@@ -114,7 +114,7 @@ def _finished(task: Task) -> RunResult | None:
 
 
 def with_choices_of(folder: Path, task: Task) -> RunSettings:
-    """Fill in what a run chooses for itself (the split of `async`, a corrected phi) as an earlier run in `folder` did."""
+    """Fill in what a run chooses for itself (split of `async`, corrected phi) as an earlier run in `folder` did."""
     settings = task.settings
     if not (folder / SETTINGS).exists():
         return settings

@@ -182,7 +182,7 @@ def test_a_policy_that_asks_for_what_cannot_be_is_named(fault: str) -> None:
     policy = Wild(POLICIES["elastic"].Settings())
     policy.fault = fault
     controller = Controller(ControllerSettings(steps=2, groups_per_step=2, group_size=2), policy)
-    with pytest.raises(InputError, match="policy wild: (moves|take)"):
+    with pytest.raises(InputError, match=r"policy wild: (moves|take)"):
         LoopCluster(controller, cells(2, 4), lambda _: 1.0).run()
 
 

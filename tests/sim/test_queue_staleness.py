@@ -1,4 +1,4 @@
-"""Staleness of a continuous asynchronous queue against the closed form of Applied Compute and its six published rows."""
+"""Staleness of a continuous asynchronous queue against the closed form and six published rows of Applied Compute."""
 
 from __future__ import annotations
 
