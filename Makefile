@@ -21,7 +21,8 @@ lint: $(VENV)/.dev
 	rm -rf $(TREE)
 	$(BIN)/pip install --quiet --no-deps --target $(TREE) .
 	cd $(TREE) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml gyre
-	cd $(TREE) && PYTHONPATH=. $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/.importlinter
+	cp .importlinter $(TREE)
+	cd $(TREE) && PYTHONPATH=. $(CURDIR)/$(BIN)/lint-imports
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
