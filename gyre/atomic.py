@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import InputError
@@ -45,7 +45,8 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
             temporary.replace(path)
             sync_folder(path.parent)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # where even this is refused, the error before says why
+            temporary.unlink()
 
 
 def write_text_atomic(path: Path, text: str) -> None:

@@ -13,7 +13,7 @@ from .toml_file import validated
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class KvOnLeave(StrEnum):
@@ -56,9 +56,9 @@ class ClusterSettings(_Settings):
     """The cells and how they behave."""
 
     hardware: str = Field(description="bundled hardware profile by name, or a file")
-    cells: int = Field(ge=1, description="cells that may train, the core included")
+    cells: int = Field(ge=1, le=4096, description="cells that may train, the core included")
     gpus_per_cell: int | None = Field(default=None, ge=1, description="GPUs of a cell; left out: as the hardware says")
-    standalone_engines: int = Field(default=0, ge=0, description="engines that only serve, beside the cells")
+    standalone_engines: int = Field(default=0, ge=0, le=4096, description="engines that only serve, beside the cells")
     capacity: int | None = Field(
         default=None, ge=1, description="executions a cell serves; left out: from the hardware"
     )
@@ -84,13 +84,20 @@ class ClusterSettings(_Settings):
 class TrainingSettings(_Settings):
     """Steps, batches and samples."""
 
-    steps: int = Field(default=48, ge=1, description="optimizer updates to make")
-    groups_per_step: int = Field(ge=1, description="B, groups that one step consumes")
-    group_size: int = Field(ge=1, description="N, executions in a group")
+    steps: int = Field(default=48, ge=1, le=1_000_000, description="optimizer updates to make")
+    groups_per_step: int = Field(ge=1, le=100_000, description="B, groups that one step consumes")
+    group_size: int = Field(ge=1, le=10_000, description="N, executions in a group")
     micro_step_tokens: int = Field(default=262_144, ge=1, description="most tokens in a micro-step")
     max_paths: int = Field(default=5, ge=1, description="J_max, most paths trained of an execution")
     score_attempts: int = Field(default=3, ge=1, description="evaluations tried before an execution is dropped")
     min_group_members: int = Field(default=2, ge=1, description="fewest members with a valid score in a group")
+
+
+    @model_validator(mode="after")
+    def _members_within_group(self) -> Self:
+        if self.group_size > 1 and self.min_group_members > self.group_size:
+            raise ValueError(f"min_group_members: {self.min_group_members} is more than group_size, {self.group_size}")
+        return self
 
 
 class LimitSettings(_Settings):

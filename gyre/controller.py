@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from . import commands as cmd
 from . import events as ev
-from .cluster import CellKind, CellState
+from .checked_policy import CheckedPolicy
+from .cluster import CellKind, CellRole, CellState
 from .errors import InputError
 from .fleet import Fleet
 from .groups import Execution, ExecutionState, Group, GroupState, IllegalMoveError
@@ -20,6 +21,8 @@ from .view import View
 _DROPPED_AT_END: Final = frozenset({"overall_timeout", "cancelled"})
 _NOTHING_TO_SCORE: Final = "env_setup_failed"  # a placeholder of reward 0 stands for it
 _MOST_BARREN_BOUNDARIES: Final = 100
+_FEWEST_EVENTS_TO_GIVE_UP: Final = 100_000
+_MOST_EVENTS_OF_AN_EXECUTION: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +56,14 @@ class Controller:
         self.fleet = Fleet()
         self.pool = Pool(settings.group_size)
         self.step = Step()
-        self._view = View(self)
+        self._policy = CheckedPolicy(policy, View(self))
         self._out: list[cmd.Command] = []
         self._barren_boundaries = 0
+        self._events_without_update = 0
+        in_flight = (
+            policy.settings.depth_groups(settings.groups_per_step) + settings.groups_per_step
+        ) * settings.group_size
+        self._most_events_without_update = _FEWEST_EVENTS_TO_GIVE_UP + _MOST_EVENTS_OF_AN_EXECUTION * in_flight
         self._wake_s: float | None = None
         self._handlers: dict[type[ev.Event], Callable[[Any], None]] = {
             ev.RunStarted: self._run_started,
@@ -85,9 +93,19 @@ class Controller:
         self._out = []
         if not self.stopped:
             self._handlers[type(event)](event)
+            self._count_event()
             if not isinstance(event, ev.LoadReport) and not self.stopped:
                 self._settle()
         return self._out
+
+    def _count_event(self) -> None:
+        """Refuse to go on for ever: a step needs tens of events for each execution, not thousands."""
+        self._events_without_update += 1
+        if self._events_without_update > self._most_events_without_update:
+            raise InputError(
+                f"policy {self.policy.name}: no update after {self._events_without_update} events, in step "
+                f"{self.version}; it moves cells back and forth, or dispatches without ever training"
+            )
 
     # Events
 
@@ -152,7 +170,7 @@ class Controller:
             self.pool.make_ready(group, self.time_s)
         else:
             self.pool.drop(group)
-            self._out.append(cmd.DropGroup(self.time_s, group.group, "too few members with a valid score"))
+            self._out.append(cmd.DropGroup(self.time_s, group.group, "too few valid scores"))
 
     def _cell_changed(self, event: ev.CellChanged) -> None:
         self.fleet.change(event.cell, event.state)
@@ -192,11 +210,11 @@ class Controller:
         for number in self.step.groups:
             self.pool.consume(number)
         self.step.clear()
-        self._barren_boundaries = 0
+        self._barren_boundaries = self._events_without_update = 0
         if self.version >= self.settings.steps:
             self.stopped = True
             self._out.append(cmd.StopRun(self.time_s, self.version))
-        elif self.policy.ends_burst(self._view):
+        elif self._policy.ends_burst():
             self.step.move(StepPhase.PUBLISHING)
             self._out.append(cmd.PublishWeights(self.time_s, self.version))
         else:
@@ -218,24 +236,26 @@ class Controller:
             self._barren_boundary()
         if self.at_boundary:
             self.burst_steps = 0
-        for _ in range(self.policy.dispatch(self._view)):
+        for _ in range(self._policy.dispatch()):
             self._dispatch()
         self._move()
         self.at_boundary = False
         for execution in self.pool.startable(self.fleet.serving_capacity):
             self._out.append(cmd.StartExecution(self.time_s, execution.execution))
         self._train()
-        wake_s = self.policy.wake_s(self._view)
+        wake_s = self._policy.wake_s()
         if wake_s is not None and wake_s != self._wake_s:
             self._wake_s = wake_s
             self._out.append(cmd.SetTimer(self.time_s, "policy", wake_s))
 
     def _move(self) -> None:
-        for index, role in self.policy.moves(self._view):
+        for index, role in self._policy.moves():
             try:
+                if role is CellRole.SERVING and index == 0 and self.step.phase is StepPhase.UPDATING:
+                    raise IllegalMoveError("the core holds the sum of the gradients until the update is applied")
                 self.fleet.ask(index, role)
             except (IllegalMoveError, IndexError) as error:
-                raise InputError(f"policy {self.policy.name}: moves: cell {index} to {role}: {error}") from error
+                raise self._policy.fault("moves", f"cell {index} to {role}: {error}") from error
             self._out.append(cmd.SwitchRole(self.time_s, index, role))
 
     def _barren_boundary(self) -> None:
@@ -255,20 +275,16 @@ class Controller:
 
     def _train(self) -> None:
         step = self.step
-        if step.phase is StepPhase.IDLE and self.policy.opens(self._view):
+        if step.phase is StepPhase.IDLE and self._policy.opens():
             step.move(StepPhase.OPEN)
             self._out.append(cmd.OpenStep(self.time_s, self.version))
         if step.phase is not StepPhase.OPEN:
             return
-        taken = self.policy.take(self._view)
-        if taken > self.pool.ready_groups:
-            ready = self.pool.ready_groups
-            raise InputError(f"policy {self.policy.name}: take: it takes {taken} groups, {ready} are ready")
-        for _ in range(taken):
+        for _ in range(self._policy.take()):
             group = self.pool.take()
             step.groups.append(group.group)
             self._offer(group)
-        if step.groups and step.all_done and self.fleet.core.training and self.policy.closes(self._view):
+        if step.groups and step.all_done and self.fleet.core.training and self._policy.closes():
             step.move(StepPhase.UPDATING)
             self._out.append(cmd.CloseJoinWindow(self.time_s, self.version))
             self._out.append(cmd.ApplyUpdate(self.time_s, self.version))

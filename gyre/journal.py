@@ -6,6 +6,7 @@ new controller gives the same lines again, to the byte. This module only convert
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
@@ -39,6 +40,7 @@ def _registry(module: Any, base: type) -> dict[str, type]:
 EVENTS: Final = _registry(events_module, Event)
 COMMANDS: Final = _registry(commands_module, Command)
 _KEY: Final = {**dict.fromkeys(EVENTS.values(), "event"), **dict.fromkeys(COMMANDS.values(), "command")}
+_HEADER_KEYS: Final = {"journal", "settings"}
 _FIELDS: Final = {kind: tuple(f.name for f in fields(kind)) for kind in _KEY}
 
 
@@ -106,6 +108,11 @@ def _reader(hint: Any) -> Reader:
     return _number if hint is float else _exactly(hint)
 
 
+def _refuse_unknown(raw: dict[str, Any], known: set[str]) -> None:
+    unknown = sorted(raw.keys() - known)
+    raise ValueError(f"unknown key {', '.join(unknown)}")
+
+
 _READERS: Final = {
     kind: tuple((name, _reader(get_type_hints(kind)[name])) for name in names) for kind, names in _FIELDS.items()
 }
@@ -115,7 +122,8 @@ def from_line(line: str, number: int) -> Header | Entry:
     """Read one line of a journal; `number` counts from 1 and is used in errors.
 
     Raises:
-        JournalError: the line is no JSON, names an unknown event or command, or lacks a field.
+        JournalError: the line is no JSON, names an unknown event or command, lacks a field or has one too many, or its
+            time is negative or no number.
     """
     try:
         raw = from_json(line)
@@ -123,9 +131,17 @@ def from_line(line: str, number: int) -> Header | Entry:
             if raw["journal"] != JOURNAL_VERSION:
                 version = raw["journal"]
                 raise JournalError(f"line {number}: journal version {version}, this gyre reads {JOURNAL_VERSION}")
+            if len(raw) != len(_HEADER_KEYS):
+                _refuse_unknown(raw, _HEADER_KEYS)
             return Header(settings=raw["settings"], version=raw["journal"])
         kind = EVENTS[raw["event"]] if "event" in raw else COMMANDS[raw["command"]]
-        return kind(*[read(raw[name]) for name, read in _READERS[kind]])  # type: ignore[no-any-return]
+        readers = _READERS[kind]
+        entry: Entry = kind(*[read(raw[name]) for name, read in readers])
+        if len(raw) != len(readers) + 1:
+            _refuse_unknown(raw, {_KEY[kind], *_FIELDS[kind]})
+        if not 0.0 <= entry.time_s < math.inf:
+            raise ValueError(f"time_s is {entry.time_s}, expected seconds since the run began")
+        return entry
     except JournalError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:

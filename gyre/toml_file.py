@@ -39,6 +39,8 @@ def parse_toml(text: str, where: str, remedy: str = "") -> dict[str, Any]:
     """
     try:
         return tomllib.loads(text)
+    except RecursionError as error:
+        raise InputError(f"{where}: not TOML that can be read (nested too deeply){_after(remedy)}") from error
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{where}: not TOML ({_one_line(error)}){_after(remedy)}") from error
 

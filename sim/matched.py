@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
-from gyre.commands import OfferMicroSteps
+from gyre.commands import DropGroup, OfferMicroSteps
 from gyre.config import RunSettings
 from gyre.errors import InputError
 from gyre.events import UpdateApplied
@@ -18,6 +19,9 @@ SPLIT_STEPS: Final = 12  # steps that each split of `async` is tried for
 STALENESS_STEPS: Final = 16  # steps over which staleness is measured, the first half of them to fill the queue
 STALENESS_TOLERANCE: Final = 0.05  # versions
 MOST_CORRECTIONS: Final = 4
+ENTRIES_BETWEEN_LOOKS: Final = 256
+
+Look = Callable[[], None]
 
 
 def at_staleness(settings: RunSettings, mean_staleness: float) -> RunSettings:
@@ -41,7 +45,7 @@ def leaves_split_open(settings: RunSettings) -> bool:
     return isinstance(policy, AsyncSettings) and policy.train_cells is None
 
 
-def with_best_split(run: Run) -> Run:
+def with_best_split(run: Run, look: Look) -> Run:
     """Choose `train_cells` of an `async` run that leaves it open: more cells train until that makes it slower."""
     settings = run.settings
     if not leaves_split_open(settings):
@@ -49,7 +53,7 @@ def with_best_split(run: Run) -> Run:
     most = settings.cluster.cells - (0 if settings.cluster.standalone_engines else 1)
     best, best_s = 0, math.inf
     for train_cells in range(1, most + 1):
-        pilot = Pilot(run.with_policy(with_keys(settings, train_cells=train_cells)), SPLIT_STEPS)
+        pilot = Pilot(run.with_policy(with_keys(settings, train_cells=train_cells)), SPLIT_STEPS, look)
         if pilot.wall_s > best_s:
             break
         best, best_s = train_cells, pilot.wall_s
@@ -58,43 +62,57 @@ def with_best_split(run: Run) -> Run:
     return run.with_policy(with_keys(settings, train_cells=best))
 
 
-def with_measured_staleness(run: Run, mean_staleness: float) -> Run:
-    """Correct phi until the mean staleness that a pilot measures, once the queue is filled, is the one asked for.
+def with_measured_staleness(run: Run, mean_staleness: float, look: Look) -> Run:
+    """Correct phi where groups are lost, until the mean staleness of a pilot is the one asked for.
 
     Groups that are dropped hold places of the queue and are never trained, so that those that are trained are fresher
-    than phi + (mu - 1)/2. Where nothing is dropped the first pilot finds nothing to correct.
+    than phi + (mu - 1)/2. Where nothing is dropped that mean holds and phi stays as it is.
     """
     for _ in range(MOST_CORRECTIONS):
-        measured = Pilot(run, STALENESS_STEPS).settled_staleness
-        if abs(measured - mean_staleness) <= STALENESS_TOLERANCE:
-            break
         policy = run.settings.make_policy().settings
-        phi = max(0.0, policy.phi + mean_staleness - measured)
-        run = run.with_policy(with_keys(run.settings, phi=phi))
+        pilot = Pilot(run, STALENESS_STEPS + 2 * math.ceil(policy.phi + policy.mu), look)
+        error = mean_staleness - pilot.settled_staleness
+        if not pilot.lost_groups or abs(error) <= STALENESS_TOLERANCE:
+            break
+        # Of the places that phi adds, only the share of groups that is trained in the end makes them staler.
+        run = run.with_policy(with_keys(run.settings, phi=max(0.0, policy.phi + error / pilot.trained_share)))
     return run
 
 
 class Pilot:
-    """A run's first steps, simulated to see how it behaves."""
+    """A run's first steps, simulated to see how it behaves. `look` is called now and then and may raise to end it."""
 
-    def __init__(self, run: Run, steps: int) -> None:
+    def __init__(self, run: Run, steps: int, look: Look) -> None:
         training = run.settings.training.model_copy(update={"steps": steps})
         self._taken: list[tuple[int, int]] = []  # (step, staleness) of each group
+        self._steps = steps
+        self._look = look
+        self._entries = 0
+        self.lost_groups = 0
         self.wall_s = 0.0  # time of the last update
         run.with_policy(run.settings.model_copy(update={"training": training})).simulate(self._record)
-        self._steps = steps
 
     def _record(self, entry: Entry) -> None:
         if isinstance(entry, UpdateApplied):
             self.wall_s = entry.time_s
         elif isinstance(entry, OfferMicroSteps):
             self._taken.append((entry.step, entry.step - entry.version))
+        elif isinstance(entry, DropGroup):
+            self.lost_groups += 1
+        self._entries += 1
+        if self._entries % ENTRIES_BETWEEN_LOOKS == 0:
+            self._look()
+
+    @property
+    def trained_share(self) -> float:
+        """Share of the groups that were trained, of those that were trained or dropped."""
+        return len(self._taken) / (len(self._taken) + self.lost_groups)
 
     @property
     def settled_staleness(self) -> float:
         """Mean staleness over the second half of the steps."""
         settled = [staleness for step, staleness in self._taken if step >= self._steps // 2]
-        return sum(settled) / len(settled)
+        return sum(settled) / max(1, len(settled))
 
 
 def with_keys(settings: RunSettings, **keys: Any) -> RunSettings:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import simpy
 
@@ -15,7 +14,6 @@ from gyre.events import MicroStepClaimed, MicroStepDone, UpdateApplied
 from .context import Context
 from .training import attended_pairs, micro_step_s
 
-Process = Generator[simpy.Event, Any, None]
 Claim = tuple[int, int, tuple[int, ...]]  # version, micro-step, tokens of each sample
 
 
@@ -38,7 +36,7 @@ class Trainer:
         self._claims: dict[int, Claim] = {}  # cell -> what it works on
         self._work: dict[int, simpy.Event] = {}  # cell -> end of what it works on
         self._joined: set[int] = set()  # cells that hold this step's snapshot
-        self._update: simpy.Process | None = None
+        self._update: simpy.Event | None = None  # rings when the update under way is made
 
     def open(self, step: int) -> None:
         """Begin a step with an empty queue; what a restarted step had in work is abandoned."""
@@ -65,18 +63,19 @@ class Trainer:
             heapq.heappush(self._queue, claim)
             self._abandon(cell)
             self._claim_all()
-        if cell == 0 and self._update is not None and self._update.is_alive:
-            self._update.interrupt("core failed")
+        if cell == 0:
+            self._update = None  # what was in the core's memory is gone
 
     def apply(self, command: ApplyUpdate) -> None:
         """Make the optimizer's update at the core."""
-        self._update = self._context.env.process(self._updating(command.step))
+        self._update = self._context.after(
+            self._context.hardware.training.update_s, partial(self._updated, command.step)
+        )
 
-    def _updating(self, step: int) -> Process:
-        try:
-            yield self._context.wait(self._context.hardware.training.update_s)
-        except simpy.Interrupt:
+    def _updated(self, step: int, update: simpy.Event) -> None:
+        if self._update is not update:
             return
+        self._update = None
         self._before_update()
         self._context.report(UpdateApplied(self._context.now_s, step + 1))
 

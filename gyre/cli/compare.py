@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any, Final
 
 import click
 
-from .settings import base_settings, split_label, with_variant, workload_options
+from .settings import base_settings, refuse_resume_of_nothing, split_label, with_variant, workload_options
 
 _DEFAULT_POLICIES: Final = ("colocate", "async", "elastic")
 _DEFAULT_STALENESS: Final = 1.0
+_NEAR: Final = 0.1  # versions by which a mean may miss its target without a note
 _INTERRUPTED: Final = 130
 
 # Speed-ups over colocate that QwenGyre published (arXiv 2609.33848); ranges are given by their middle.
@@ -35,11 +37,13 @@ _PUBLISHED: Final[dict[str, dict[str, float]]] = {
 )
 @click.option(
     "--staleness",
-    type=click.FloatRange(0),
+    type=click.FloatRange(0, 1000),
     help=f"Mean scheduling staleness that every policy is set to.  [default: {_DEFAULT_STALENESS}]",
 )
 @click.option("--unmatched", is_flag=True, help="Keep each policy's own phi and mu instead.")
-@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Seeds, from 0.")
+@click.option(
+    "--seeds", type=click.IntRange(1), default=1, show_default=True, help="How many seeds, from the settings' own on."
+)
 @click.option("--jobs", type=click.IntRange(1), help="Runs at once.  [default: all cores]")
 def compare(
     *,
@@ -67,8 +71,11 @@ def compare(
     """
     from ..errors import InputError
 
+    refuse_resume_of_nothing(out, resume)
     if unmatched and staleness is not None:
         raise InputError("--staleness and --unmatched exclude each other: give one")
+    if staleness is not None and math.isnan(staleness):
+        raise InputError("--staleness nan: give a number of versions from 0 to 1000")
     flags = {"training.steps": steps, "cluster.cells": cells, "cluster.hardware": hardware}
     base = base_settings(profile, trace, settings_file, overrides, flags)
     target = None if unmatched else (_DEFAULT_STALENESS if staleness is None else staleness)
@@ -136,11 +143,12 @@ def _run(
                 None if folder is None else folder.run_path(label, seed),
                 staleness=plan["staleness"],
             )
-            for seed in range(seeds)
+            for seed in range(variants[0].seed, variants[0].seed + seeds)
             for label, variant in zip(labels, variants, strict=True)
         ]
         results = run_all(tasks, jobs=jobs, quiet=as_json)
         if not results:
+            click.echo("gyre: stopped before a run had begun; --resume goes on", err=True)
             sys.exit(_INTERRUPTED)
         comparison = compare_runs(
             results,
@@ -155,14 +163,9 @@ def _run(
 
 
 def _notes(plan: dict[str, Any], results: Sequence[Any], planned: int) -> list[str]:
-    notes = []
     own = {run.policy: run.record.settings.get("policy_settings", {}) for run in results}
     asked = {label: plan["variants"][label]["policy_settings"] for label in own}
-    if plan["staleness"] is not None:
-        notes.append(f"Every policy is set to a mean scheduling staleness of {plan['staleness']:g} versions.")
-        raised = [f"{label} {keys['phi']:.2f}" for label, keys in own.items() if keys["phi"] != asked[label]["phi"]]
-        if raised:
-            notes.append(f"To reach it although groups are lost, phi was corrected: {', '.join(raised)}.")
+    notes = [] if plan["staleness"] is None else _staleness_notes(plan["staleness"], results, own, asked)
     notes += [
         f"{label} trains on {keys['train_cells']} of its cells, the fastest split."
         for label, keys in own.items()
@@ -171,6 +174,24 @@ def _notes(plan: dict[str, Any], results: Sequence[Any], planned: int) -> list[s
     finished = sum(run.summary.complete for run in results)
     if finished < planned:
         notes.append(f"Stopped early: {finished} of {planned} runs are complete; --resume goes on.")
+    return notes
+
+
+def _staleness_notes(
+    target: float, results: Sequence[Any], own: dict[str, dict[str, Any]], asked: dict[str, dict[str, Any]]
+) -> list[str]:
+    versions = "version" if target == 1 else "versions"
+    notes = [f"Every policy is set to a mean scheduling staleness of {target:g} {versions}."]
+    corrected = [f"{label} {keys['phi']:.2f}" for label, keys in own.items() if keys["phi"] != asked[label]["phi"]]
+    if corrected:
+        notes.append(f"To reach it although groups are lost, phi was corrected: {', '.join(corrected)}.")
+    means = {run.policy: run.summary.staleness.dispatch.mean for run in results}
+    off = [f"{label} {mean:.2f}" for label, mean in means.items() if mean is not None and abs(mean - target) > _NEAR]
+    if off:
+        notes.append(
+            f"Over these steps the mean is another: {', '.join(off)}. The first steps are fresher, while the queue "
+            "fills; more --steps bring it nearer."
+        )
     return notes
 
 

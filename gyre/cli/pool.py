@@ -6,14 +6,18 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.synchronize import Event
 from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from ..errors import InputError
 from ..report import RunResult
 from ..sim.matched import leaves_split_open
 from .tasks import Task, run_task
@@ -26,6 +30,7 @@ _shared: dict[str, Any] = {}
 
 def _begin(stop: Event, steps: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which asks all workers to stop
+    sys.stdout = sys.stderr  # what a user's policy prints must not get between the figures
     _shared.update(stop=stop, steps=steps)
 
 
@@ -33,7 +38,8 @@ def _work(index: int, task: Task) -> RunResult:
     def on_step(step: int) -> None:
         _shared["steps"][index] = step
 
-    return run_task(task, on_step, _shared["stop"].is_set)
+    parent = os.getppid()
+    return run_task(task, on_step, lambda: _shared["stop"].is_set() or os.getppid() != parent)
 
 
 @contextlib.contextmanager
@@ -59,22 +65,42 @@ def _progress(tasks: Sequence[Task], quiet: bool) -> Iterator[tuple[Progress, li
 def run_all(tasks: Sequence[Task], *, jobs: int | None = None, quiet: bool = False) -> list[RunResult]:
     """Make all runs, `jobs` at once (all cores if left out); return their results in the order of the tasks.
 
-    After Ctrl-C the runs in work stop and give partial results, the others none.
+    After Ctrl-C or SIGTERM the runs in work stop and give partial results, those that had not begun none.
 
     Raises:
         InputError: a run cannot be made; the others are stopped.
     """
     jobs = min(len(tasks), jobs or os.cpu_count() or 1)
-    with _progress(tasks, quiet) as (progress, bars):
+    with _terminable(), _progress(tasks, quiet) as (progress, bars), contextlib.redirect_stdout(sys.stderr):
         if jobs == 1:
             return _one_by_one(tasks, progress, bars)
         return _side_by_side(tasks, jobs, progress, bars)
 
 
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end the runs as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _one_by_one(tasks: Sequence[Task], progress: Progress, bars: Sequence[TaskID]) -> list[RunResult]:
     results: list[RunResult] = []
     for task, bar in zip(tasks, bars, strict=True):
-        results.append(run_task(task, lambda step, bar=bar: progress.update(bar, completed=step), lambda: False))  # type: ignore[misc]
+
+        def on_step(step: int, bar: TaskID = bar) -> None:
+            progress.update(bar, completed=step)
+
+        try:
+            results.append(run_task(task, on_step, lambda: False))
+        except KeyboardInterrupt:
+            break
         if not results[-1].summary.complete:
             break
     return results
@@ -102,6 +128,10 @@ def _side_by_side(tasks: Sequence[Task], jobs: int, progress: Progress, bars: Se
         except BaseException as error:
             stop.set()
             executor.shutdown(wait=True, cancel_futures=True)
+            if isinstance(error, BrokenProcessPool):
+                raise InputError(
+                    "a worker process was killed (out of memory?); use fewer --jobs, or --resume"
+                ) from error
             if not isinstance(error, KeyboardInterrupt):
                 raise
-        return [future.result() for future in futures if not future.cancelled()]
+        return [future.result() for future in futures if not future.cancelled() and future.exception() is None]

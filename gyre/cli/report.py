@@ -18,6 +18,7 @@ def report(folder: Path, *, as_json: bool) -> None:
     from rich.console import Console
 
     from ..report import ResultsFolder, compare_runs, comparison_table, open_results
+    from ..report.folder import JOURNAL
     from ..report.settings_file import read_settings
 
     with ResultsFolder.create(folder, read_settings(folder), resume=True) as target:
@@ -26,6 +27,11 @@ def report(folder: Path, *, as_json: bool) -> None:
             target.write_run(results.runs[0])
         else:
             target.write_comparison(results.runs, results.comparison)
+    for run in results.runs:
+        if run.summary.problems:
+            where = folder if results.comparison is None else target.run_path(run.policy, run.summary.seed)
+            problems = run.summary.problems_in_words
+            click.echo(f"warning: {where / JOURNAL}: {problems}; the figures leave that out", err=True)
     shown = results.comparison
     if as_json:
         click.echo(results.runs[0].summary.to_json() if shown is None else shown.to_json(), nl=False)

@@ -13,7 +13,7 @@ from ..config import RunSettings
 from ..errors import InputError
 from ..policies import find_policy
 from ..toml_file import read_toml, validated
-from ..workload.profiles import load_profile
+from ..workload.profiles import load_profile, profile_names
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,6 +60,7 @@ def base_settings(
     Raises:
         InputError: no or two workloads, an unknown key, an impossible value, an unreadable file.
     """
+    _refuse_mix_up(profile, trace)
     given: dict[str, Any] = read_toml(settings_file) if settings_file else {}
     source = dict(given.get("workload", {}))
     if profile is not None or trace is not None:
@@ -79,6 +80,20 @@ def base_settings(
     for override in overrides:
         values = _merged(values, _nested(*parse_assignment(override)))
     return validated(RunSettings, values, str(settings_file) if settings_file else "settings")
+
+
+def refuse_resume_of_nothing(out: Path | None, resume: bool) -> None:
+    """Raise InputError where --resume has no folder to go on with."""
+    if resume and out is None:
+        raise InputError("--resume goes on with what --out holds: give --out DIR")
+
+
+def _refuse_mix_up(profile: str | None, trace: Path | None) -> None:
+    """A recording given as PROFILE, or a profile as --trace, is a likely slip: say so."""
+    if profile is not None and Path(profile).exists() and not profile.endswith(".toml"):
+        raise InputError(f"{profile}: not a profile; give a recording or a trace folder with --trace {profile}")
+    if trace is not None and str(trace) in profile_names() and not trace.exists():
+        raise InputError(f"--trace {trace}: {trace} is a bundled profile, give it without --trace")
 
 
 def _of_profile(name: str) -> dict[str, Any]:

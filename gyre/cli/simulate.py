@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from .settings import base_settings, with_variant, workload_options
+from .settings import base_settings, refuse_resume_of_nothing, with_variant, workload_options
 
 _INTERRUPTED: Final = 130
 
@@ -44,6 +44,7 @@ def simulate(
     """
     from ..sim.run import check
 
+    refuse_resume_of_nothing(out, resume)
     flags = {"training.steps": steps, "cluster.cells": cells, "cluster.hardware": hardware, "seed": seed}
     base = base_settings(profile, trace, settings_file, overrides, flags)
     keys = {key: value for key, value in policy_flags.items() if value is not None}
@@ -73,7 +74,11 @@ def _run(settings: Any, label: str, out: Path | None, resume: bool, as_json: boo
         if out is not None:
             settings = with_choices_of(out, Task(label, settings))
             folder = stack.enter_context(ResultsFolder.create(out, settings.model_dump(mode="json"), resume=resume))
-        (result,) = run_all([Task(label, settings, out)], jobs=1, quiet=as_json)
+        results = run_all([Task(label, settings, out)], jobs=1, quiet=as_json)
+        if not results:
+            click.echo("gyre: stopped before the run had begun; --resume goes on", err=True)
+            return False
+        (result,) = results
         if folder is not None:
             folder.write_run(result)
     if as_json:

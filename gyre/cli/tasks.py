@@ -7,7 +7,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
 
 from ..config import RunSettings
 from ..events import UpdateApplied
@@ -16,11 +15,15 @@ from ..report import Bound, ResultsFolder, RunRecorder, RunResult, finished_run,
 from ..report.journal_file import JournalWriter
 from ..report.settings_file import SETTINGS, read_settings
 from ..sim.achieved import ConsumedGroups
-from ..sim.matched import leaves_split_open, with_best_split, with_keys, with_measured_staleness
+from ..sim.matched import (
+    ENTRIES_BETWEEN_LOOKS,
+    leaves_split_open,
+    with_best_split,
+    with_keys,
+    with_measured_staleness,
+)
 from ..sim.run import Run, check, load_cell
 from ..workload.load import load_program
-
-_ENTRIES_BETWEEN_LOOKS: Final = 256  # how often a run looks whether it is to stop
 
 program_of = lru_cache(maxsize=1)(load_program)  # the runs of one seed share their workload
 
@@ -47,7 +50,7 @@ class _Follower:
     consumed: ConsumedGroups
     writer: JournalWriter | None
     on_step: Callable[[int], None]
-    stopped: Callable[[], bool]
+    look: Callable[[], None]
     entries: int = 0
     updates: int = 0
 
@@ -60,8 +63,8 @@ class _Follower:
             self.updates = entry.version
             self.on_step(entry.version)
         self.entries += 1
-        if self.entries % _ENTRIES_BETWEEN_LOOKS == 0 and self.stopped():
-            raise StoppedError
+        if self.entries % ENTRIES_BETWEEN_LOOKS == 0:
+            self.look()
 
 
 def run_task(task: Task, on_step: Callable[[int], None], stopped: Callable[[], bool]) -> RunResult:
@@ -72,7 +75,13 @@ def run_task(task: Task, on_step: Callable[[int], None], stopped: Callable[[], b
 
     Raises:
         InputError: the settings cannot work, or the folder cannot be written.
+        StoppedError, KeyboardInterrupt: it was stopped before the run itself had begun.
     """
+
+    def look() -> None:
+        if stopped():
+            raise StoppedError
+
     check(task.settings)
     earlier = _finished(task)
     if earlier is not None:
@@ -80,14 +89,14 @@ def run_task(task: Task, on_step: Callable[[int], None], stopped: Callable[[], b
         return earlier
     settings = task.settings
     run = Run(settings, program_of(settings.workload, settings.training, settings.seed), load_cell(settings))
-    run = with_best_split(run)
+    run = with_best_split(run, look)
     if task.staleness is not None:
-        run = with_measured_staleness(run, task.staleness)
+        run = with_measured_staleness(run, task.staleness, look)
     header = run.settings.model_dump(mode="json")
     with ExitStack() as stack:
         folder = None if task.folder is None else stack.enter_context(ResultsFolder.part(task.folder, header))
         writer = None if folder is None else folder.open_journal()
-        follower = _Follower(RunRecorder(), ConsumedGroups(run), writer, on_step, stopped)
+        follower = _Follower(RunRecorder(), ConsumedGroups(run), writer, on_step, look)
         follower.recorder.add(Header(header))
         with suppress(StoppedError, KeyboardInterrupt):
             run.simulate(follower)

@@ -41,8 +41,9 @@ def import_command(
     *, path: Path, out: Path, format_name: str | None, replace_human_waits: bool, seed: int, as_json: bool, force: bool
 ) -> None:
     """Read a recording at PATH and write it as a trace folder."""
-    from ..workload.importers import import_trace
+    from ..workload.importers import check_format, import_trace
 
+    check_format(format_name)
     _refuse_existing(out, force=force)
     _existing(path)
     with _working(f"importing {path}"):
@@ -87,14 +88,28 @@ def describe(*, source: str, html: Path | None, groups: int, seed: int, as_json:
 @click.option("--name", required=True, help="Name of the new profile.")
 @click.option("--out", type=OUT_FILE, required=True, help="The profile's .toml file.")
 @click.option("--html", type=OUT_FILE, help="Also write a page of recorded against regenerated distributions.")
+@click.option("--cells", type=click.IntRange(1, 100_000), default=8, show_default=True, help="Cells to run it on.")
+@click.option("--hardware", default="qwen3.5-122b-tp8", show_default=True, help="Hardware of a cell, by name or file.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the regenerated sample.")
 @json_option
 @force_option
-def fit(*, path: Path, name: str, out: Path, html: Path | None, seed: int, as_json: bool, force: bool) -> None:
+def fit(
+    *,
+    path: Path,
+    name: str,
+    out: Path,
+    html: Path | None,
+    cells: int,
+    hardware: str,
+    seed: int,
+    as_json: bool,
+    force: bool,
+) -> None:
     """Fit a profile to the trace or recording at PATH, and say how well it fits.
 
     Waits for people are first replaced by waits for tools, as for a simulation.
     """
+    from ..sim.hardware_profile import load_hardware
     from ..workload.fitting import fit_profile, goodness_of_fit
     from ..workload.load import load_trace
     from ..workload.presentation import fit_page, goodness_table
@@ -104,12 +119,13 @@ def fit(*, path: Path, name: str, out: Path, html: Path | None, seed: int, as_js
         if target:
             _refuse_existing(target, force=force)
     _existing(path)
+    load_hardware(hardware)
     with _working(f"reading {path}"):
         recorded, report = load_trace(path, seed=seed)
     for line in report.lines():
         click.echo(line, err=True)
     with _working(f"fitting {name}"):
-        profile = fit_profile(recorded, name)
+        profile = fit_profile(recorded, name, cells=cells, hardware=hardware)
         goodness = goodness_of_fit(recorded, profile, seed=seed)
     write_text_atomic(out, profile_toml(profile))
     if html:

@@ -44,8 +44,8 @@ def find_policy(name: str) -> type[Policy]:
         raise InputError(f"no policy {name!r}: choose one of {', '.join(POLICIES)}, or give your own as module:Class")
     try:
         kind = found.load() if found is not None else _load(name)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"policy {name!r} cannot be loaded: {error}") from error
+    except Exception as error:  # a user's module may fail in any way
+        raise InputError(f"policy {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
     if not (isinstance(kind, type) and issubclass(kind, Policy)):
         raise InputError(f"policy {name!r} is no subclass of gyre.policies.Policy")
     return kind

@@ -28,10 +28,10 @@ class Dispatch(StrEnum):
 class PolicySettings(BaseModel):
     """Settings that every policy has. A policy with more subclasses this; unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    phi: float = Field(default=0.5, ge=0, description="depth of dispatch beyond one burst, in batches of B groups")
-    mu: int = Field(default=2, ge=1, description="steps in a burst, between two publishes")
+    phi: float = Field(default=0.5, ge=0, le=10_000, description="depth of dispatch beyond one burst, in batches of B groups")
+    mu: int = Field(default=2, ge=1, le=10_000, description="steps in a burst, between two publishes")
     streaming: bool = Field(default=False, description="train a group's samples as soon as the group is ready")
     dispatch: Dispatch = Field(default=Dispatch.BOUNDARY, description="when new groups are dispatched")
     in_flight: int | None = Field(default=None, ge=1, description="continuous dispatch: executions kept running")

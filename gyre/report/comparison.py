@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 from pydantic import Field
 
+from .bursts import paired_bursts
 from .figures_base import Figures
 from .interval import Interval, ratio_interval
 from .record import RunRecord
@@ -19,8 +20,9 @@ from .use import IDLE_USES, GpuUse
 COMPARISON_VERSION: Final = 1
 _INTERVAL_NOTES: Final = {
     "seeds": "Intervals of the speed-up: 95 % bootstrap over paired seeds.",
-    "steps": "One seed only: intervals of the speed-up resample the steps of the paired runs. They tell how steady it "
-    "is within this run, not how it varies between runs; more seeds tell that.",
+    "bursts": "One seed only: intervals of the speed-up resample whole bursts (the steps from one publish to the next) "
+    "of the paired runs. They tell how steady it is within this run, not how it varies between runs; more seeds tell "
+    "that.",
 }
 
 
@@ -61,7 +63,7 @@ class PolicyFigures(Figures):
     executions: int
     executions_lost: int
     lost_by_reason: dict[str, int]
-    bound: Bound | None  # of the seed that is farthest from its bound
+    bound: Bound | None  # means over seeds, and the binding term of most of them
     step_s: Spread
 
 
@@ -74,14 +76,27 @@ class Comparison(Figures):
     baseline: str
     policies: list[PolicyFigures]
     runs: list[Summary]
+    missing: list[str] = Field(default_factory=list)  # names of planned runs that left no journal
     notes: list[str] = Field(default_factory=list)
 
     @property
     def all_notes(self) -> list[str]:
-        """The notes, and how the intervals were made."""
+        """The notes, what is wrong with the runs, and how the intervals were made."""
         intervals = [row.speed_up_interval for row in self.policies]
         sources = {interval.source for interval in intervals if interval is not None}
-        return [*self.notes, *(note for source, note in _INTERVAL_NOTES.items() if source in sources)]
+        return [
+            *self.notes,
+            *self._run_notes(),
+            *(note for source, note in _INTERVAL_NOTES.items() if source in sources),
+        ]
+
+    def _run_notes(self) -> Iterator[str]:
+        yield from (f"{name}: no journal." for name in self.missing)
+        for run in self.runs:
+            if not run.complete:
+                yield f"{run.run_name}: not complete, {run.steps} {'step' if run.steps == 1 else 'steps'} done."
+            if run.problems:
+                yield f"{run.run_name}: its journal is damaged ({run.problems_in_words}); the figures leave that out."
 
     def to_json(self) -> str:
         """Return the comparison as indented JSON."""
@@ -95,6 +110,8 @@ def compare_runs(
     intervals: Mapping[str, Interval] | None = None,
     published: Mapping[str, float] | None = None,
     notes: Sequence[str] = (),
+    order: Sequence[str] = (),
+    missing: Sequence[str] = (),
 ) -> Comparison:
     """Compare runs by policy.
 
@@ -104,6 +121,8 @@ def compare_runs(
         intervals: confidence intervals of speed-ups by policy, where the caller has better ones than those made here.
         published: speed-ups by policy, over the same baseline, that others published.
         notes: lines to show with the comparison, for example the staleness that the policies were matched to.
+        order: policies in the order to show them; those not named come last, in the order of their first runs.
+        missing: names of planned runs that there is nothing of; with any, the comparison is not complete.
 
     Raises:
         ValueError: there is no run, or none of the baseline.
@@ -113,6 +132,7 @@ def compare_runs(
         by_policy.setdefault(result.policy, []).append(result)
     if not by_policy:
         raise ValueError("nothing to compare: no runs")
+    by_policy = {policy: by_policy[policy] for policy in dict.fromkeys((*order, *by_policy)) if policy in by_policy}
     baseline = next(iter(by_policy)) if baseline is None else baseline
     if baseline not in by_policy:
         raise ValueError(f"no run of the baseline policy {baseline!r}; there are {', '.join(by_policy)}")
@@ -121,10 +141,11 @@ def compare_runs(
         for policy, runs in by_policy.items()
     ]
     return Comparison(
-        complete=all(row.complete for row in rows),
+        complete=not missing and all(row.complete for row in rows),
         baseline=baseline,
         policies=rows,
         runs=[result.summary for result in results],
+        missing=list(missing),
         notes=list(notes),
     )
 
@@ -146,7 +167,6 @@ def _figures(
     lost = sum((Counter(summary.executions.lost_by_reason) for summary in summaries), Counter[str]())
     idle = {use: share[use] for use in IDLE_USES}
     trained = pl.concat([run.record.groups.filter(pl.col("state") == "consumed") for run in runs])
-    bounds = [summary.bound for summary in summaries if summary.bound is not None]
     hours = [summary.wall_hours for summary in summaries if summary.complete or not any(s.complete for s in summaries)]
     return PolicyFigures(
         policy=policy,
@@ -166,8 +186,20 @@ def _figures(
         executions=sum(summary.executions.dispatched for summary in summaries),
         executions_lost=lost.total(),
         lost_by_reason=dict(lost.most_common()),
-        bound=min(bounds, key=lambda bound: bound.fraction, default=None),
+        bound=_mean_bound([summary.bound for summary in summaries if summary.bound is not None]),
         step_s=spread(pl.concat([run.record.steps["duration_s"] for run in runs])),
+    )
+
+
+def _mean_bound(bounds: Sequence[Bound]) -> Bound | None:
+    """Return the means over seeds, and the term that binds most of them (of equally many the one met first)."""
+    if not bounds:
+        return None
+    (binding, _), *_ = Counter(bound.binding for bound in bounds).most_common(1)
+    return Bound(
+        lower_bound_s=sum(bound.lower_bound_s for bound in bounds) / len(bounds),
+        fraction=sum(bound.fraction for bound in bounds) / len(bounds),
+        binding=binding,
     )
 
 
@@ -185,10 +217,8 @@ def _speed_up(runs: Sequence[RunResult], base: Sequence[RunResult]) -> tuple[flo
     speed_up = sum(base_s) / sum(own_s) if sum(own_s) else None
     if len(pairs) > 1:
         return speed_up, ratio_interval(base_s, own_s, source="seeds")
-    steps = [run.record.steps["duration_s"].drop_nulls().to_list() for run in pairs[0]]
-    if len(steps[0]) != len(steps[1]):
-        return speed_up, None
-    return speed_up, ratio_interval(steps[0], steps[1], source="steps")
+    bursts = paired_bursts(pairs[0][0].record, pairs[0][1].record)
+    return speed_up, None if bursts is None else ratio_interval(*bursts, source="bursts")
 
 
 def token_spread(counts: pl.DataFrame) -> Spread:

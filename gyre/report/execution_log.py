@@ -49,6 +49,7 @@ class ExecutionRow:
     sample_tokens: int = 0
     attempts: int = 0
     lost_reason: str | None = None  # said by the cluster or by a cancellation
+    asked: bool = False  # to start, and neither started nor ended since
     open: bool = True
     ended: bool = False
     running: bool = False
@@ -57,6 +58,11 @@ class ExecutionRow:
     def tokens(self) -> int:
         """Tokens that the policy sampled."""
         return sum(tokens for _, tokens in self.version_tokens)
+
+    @property
+    def given_up(self) -> bool:
+        """It was lost or cancelled, or its group dropped; what still comes of it is late, not wrong."""
+        return self.lost_reason is not None or self.group.dropped_reason is not None
 
     def why_lost(self) -> str | None:
         """Return why this execution was not and will not be trained, or None."""

@@ -84,7 +84,8 @@ class ResultsFolder:
     def write_comparison(self, results: Sequence[RunResult], comparison: Comparison) -> None:
         """Write a comparison's summary, tables (all runs, told apart by `policy` and `seed`), report and timeline.
 
-        Its `journal.jsonl` lists the runs and where the journal of each is.
+        Its `journal.jsonl` lists the runs and where the journal of each is. To be read back, its settings need a table
+        `variants` with the policies' labels as keys, the baseline first.
         """
         write_text_atomic(self.path / JOURNAL, self._index(results))
         self._write_tables(results, marked=True)
@@ -142,7 +143,9 @@ def _marked(frame: pl.DataFrame, result: RunResult) -> pl.DataFrame:
 
 
 def _refuse_other_content(path: Path, settings: Mapping[str, Any], resume: bool) -> None:
-    if not any(not entry.name.startswith(".") for entry in path.iterdir()):
+    with disk_errors(path):
+        entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
+    if not entries:
         return
     if not (path / SETTINGS).exists():
         raise InputError(f"{path}: holds files that are no results of gyre; give a new or an empty folder")

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from pathlib import PurePath
+from typing import Any, Final
 
 from .comparison import Comparison, RunResult
 from .summary import Spread, Summary
 from .table import comparison_lines, percent
 from .use import OVERHEAD_USES, USE_TITLES, GpuUse
+
+_MOST_LOOSE: Final = 4  # policies whose columns leave room for wide gaps
+_LONGEST_WHOLE: Final = 13  # characters of a value
+_NO_BREAK_SPACE: Final = "\N{NO-BREAK SPACE}"
 
 
 def title_of(results: Sequence[RunResult], settings: Mapping[str, Any]) -> str:
@@ -18,7 +23,7 @@ def title_of(results: Sequence[RunResult], settings: Mapping[str, Any]) -> str:
     names = policies[0] if len(policies) == 1 else f"{', '.join(policies[:-1])} and {policies[-1]}"
     workload = _setting(results, settings, "workload")
     source = workload.get("profile") or workload.get("trace") if isinstance(workload, Mapping) else None
-    return f"{names} on {source}" if isinstance(source, str) else names
+    return f"{names} on {PurePath(source).name or source}" if isinstance(source, str) else names
 
 
 def facts_html(results: Sequence[RunResult], settings: Mapping[str, Any]) -> str:
@@ -104,6 +109,12 @@ def _g(value: float | None) -> str:
     return "–" if value is None else f"{value:g}"
 
 
+def _unbroken(value: str) -> str:
+    """Let only a long value with words in it break into lines."""
+    whole = len(value) <= _LONGEST_WHOLE or not any(letter.isalpha() for letter in value)
+    return value.replace(" ", _NO_BREAK_SPACE) if whole else value
+
+
 def comparison_html(comparison: Comparison) -> str:
     """Return the comparison as an HTML table with its notes."""
     heads = "".join(
@@ -113,11 +124,12 @@ def comparison_html(comparison: Comparison) -> str:
     body = []
     for line in comparison_lines(comparison):
         kind = " ".join(name for name, on in (("detail", line.detail), ("section", line.section)) if on)
-        cells = "".join(f"<td>{escape(value)}</td>" for value in line.values)
+        cells = "".join(f"<td>{escape(_unbroken(value))}</td>" for value in line.values)
         body.append(f'<tr class="{kind}"><th scope="row">{escape(line.heading)}</th>{cells}</tr>')
+    dense = ' class="dense"' if len(comparison.policies) > _MOST_LOOSE else ""
     notes = "".join(f"<p>{escape(note)}</p>" for note in comparison.all_notes)
     return (
-        f'<div class="table"><table><thead><tr><td></td>{heads}</tr></thead>'
+        f'<div class="table"><table{dense}><thead><tr><td></td>{heads}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table></div>"
         f'<div class="notes">{notes}</div>'
     )

@@ -15,12 +15,12 @@ _RESAMPLES: Final = 9999
 
 
 class Interval(Figures):
-    """A confidence interval, and what was resampled for it: whole runs (seeds), or the steps of one pair of runs."""
+    """A confidence interval, and what was resampled for it: whole runs (seeds), or the bursts of one pair of runs."""
 
     low: float
     high: float
     level: float = 0.95
-    source: Literal["seeds", "steps", "given"] = "given"
+    source: Literal["seeds", "bursts", "given"] = "given"
 
 
 def _ratio(base: Any, own: Any, axis: int = -1) -> Any:
@@ -28,7 +28,7 @@ def _ratio(base: Any, own: Any, axis: int = -1) -> Any:
 
 
 def ratio_interval(
-    base: Sequence[float], own: Sequence[float], *, source: Literal["seeds", "steps"], level: float = 0.95
+    base: Sequence[float], own: Sequence[float], *, source: Literal["seeds", "bursts"], level: float = 0.95
 ) -> Interval | None:
     """Return an interval of sum(base) / sum(own), resampling pairs; None for fewer than two pairs.
 

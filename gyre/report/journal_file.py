@@ -103,9 +103,11 @@ class JournalReader:
         """Yield the header, then the entries.
 
         Raises:
-            InputError: there is no such file, or a line other than a torn last one is no journal entry.
+            InputError: there is no such file, it has no whole line, or a line other than a torn last one is no entry.
         """
         try:
+            if not whole_length(self.path):
+                raise InputError(f"{self.path}: an empty journal; run again")
             yield from parse(self._lines())
         except (JournalError, UnicodeDecodeError) as error:
             raise InputError(f"{self.path}: {error}; restore the file or run again") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -42,8 +43,13 @@ class FolderLock:
                 self._descriptor = descriptor
             else:  # its owner let it go between our opening and locking it
                 os.close(descriptor)
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        try:
+            with disk_errors(self._path):
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        except BaseException:
+            self.release()
+            raise
 
     def _is_current(self, descriptor: int) -> bool:
         try:
@@ -54,7 +60,8 @@ class FolderLock:
     def release(self) -> None:
         """Let the folder go; a second call does nothing."""
         if self._descriptor >= 0:
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):  # a file left behind is taken over by the next owner
+                self._path.unlink()
             os.close(self._descriptor)
             self._descriptor = -1
 

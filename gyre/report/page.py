@@ -58,12 +58,13 @@ def report_figures(results: Sequence[RunResult], comparison: Comparison | None) 
             by_policy.setdefault(result.policy, []).append(result)
     if not by_policy:
         return []
-    shown = [runs[0] for runs in by_policy.values()]
     rows = (comparison or compare_runs(results)).policies
     rows = [row for row in rows if row.policy in by_policy]
+    by_policy = {row.policy: by_policy[row.policy] for row in rows}  # one order, and so one colour, everywhere
     gpu_hours = [
         sum(run.summary.gpu_hours for run in by_policy[row.policy]) / len(by_policy[row.policy]) for row in rows
     ]
+    shown = [runs[0] for runs in by_policy.values()]
     return [
         usage_figure(rows, gpu_hours),
         idle_figure(rows),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from ..errors import InputError
 from .comparison import Comparison, RunResult, compare_runs
 from .folder import JOURNAL, RUNS, SUMMARY
-from .journal_file import JournalReader
+from .journal_file import JournalReader, whole_length
 from .record import record_run
 from .settings_file import as_read, read_settings
 from .summary import Summary, summarize
@@ -39,39 +39,57 @@ class Results:
 def open_results(path: Path) -> Results:
     """Read a results folder: figures come from the journals, what a caller added (bounds, notes) from `summary.json`.
 
+    It is a comparison if its settings have `variants`; they give the policies' order, the baseline first.
+
     Raises:
-        InputError: it is no results folder, or a journal is damaged other than by a torn last line.
+        InputError: it is no results folder, holds no run, or a journal is damaged other than by a torn last line.
     """
     settings = read_settings(path)
-    if (path / JOURNAL).exists() and not (path / RUNS).is_dir():
+    variants = settings.get("variants")
+    if not isinstance(variants, Mapping):
         return Results(path, settings, [read_run(path)], None)
-    folders = sorted(journal.parent for journal in (path / RUNS).glob(f"*/{JOURNAL}"))
-    if not folders:
-        raise InputError(f"{path}: holds no {JOURNAL}, neither itself nor in a folder below {RUNS}/; run it again")
+    labels = list(variants)
+    folders = _run_folders(path, labels, settings.get("seeds"))
+    runs = [read_run(folder, label) for (label, _), folder in folders.items() if (folder / JOURNAL).exists()]
+    if not runs:
+        raise InputError(f"{path}: a comparison without a {JOURNAL} in any folder below {RUNS}/; run it again")
+    missing = [f"{label}, seed {seed}" for (label, seed), folder in folders.items() if not (folder / JOURNAL).exists()]
+    return Results(path, settings, runs, _compared(path, runs, labels, missing))
+
+
+def _run_folders(path: Path, labels: Sequence[str], seeds: Any) -> dict[tuple[str, str], Path]:
+    """Return the folders of planned runs and of those that are there besides, by label and seed; seed by seed."""
+    planned = [(label, str(seed)) for seed in range(seeds) for label in labels] if isinstance(seeds, int) else []
+    parts = [folder.parent.name.rpartition("-seed") for folder in (path / RUNS).glob(f"*/{JOURNAL}")]
+    found = [(label, seed) for label, _, seed in parts if label in labels and (label, seed) not in planned]
+    found.sort(key=lambda run: (len(run[1]), run[1], labels.index(run[0])))
+    return {(label, seed): path / RUNS / f"{label}-seed{seed}" for label, seed in (*planned, *found)}
+
+
+def _compared(path: Path, runs: Sequence[RunResult], labels: Sequence[str], missing: Sequence[str]) -> Comparison:
     earlier = _read(Comparison, path / SUMMARY)
-    runs = [read_run(folder) for folder in folders]
     if earlier is None:
-        return Results(path, settings, runs, compare_runs(runs))
-    order = {row.policy: index for index, row in enumerate(earlier.policies)}
-    runs.sort(key=lambda run: order.get(run.policy, len(order)))
-    given = {row.policy: row.speed_up_interval for row in earlier.policies if row.speed_up_interval is not None}
-    comparison = compare_runs(
+        return compare_runs(runs, order=labels, missing=missing)
+    intervals = {row.policy: row.speed_up_interval for row in earlier.policies if row.speed_up_interval is not None}
+    published = {row.policy: row.published_speed_up for row in earlier.policies if row.published_speed_up is not None}
+    return compare_runs(
         runs,
-        baseline=earlier.baseline,
-        intervals={policy: interval for policy, interval in given.items() if interval.source == "given"},
-        published={
-            row.policy: row.published_speed_up for row in earlier.policies if row.published_speed_up is not None
-        },
+        baseline=earlier.baseline if any(run.policy == earlier.baseline for run in runs) else None,
+        intervals={policy: interval for policy, interval in intervals.items() if interval.source == "given"},
+        published=published,
         notes=earlier.notes,
+        order=labels,
+        missing=missing,
     )
-    return Results(path, settings, runs, comparison)
 
 
-def read_run(path: Path) -> RunResult:
+def read_run(path: Path, policy: str | None = None) -> RunResult:
     """Read one run from its journal; a torn last line is left out and counted among the summary's problems.
 
+    `policy` is its label in a comparison. An earlier bound is kept only for the time that it was a fraction of.
+
     Raises:
-        InputError: the journal is missing or damaged.
+        InputError: the journal is missing, empty or damaged.
     """
     reader = JournalReader(path / JOURNAL)
     record = record_run(reader)
@@ -79,9 +97,12 @@ def read_run(path: Path) -> RunResult:
         record.problems[TORN_LINE] = 1
     earlier = _read(Summary, path / SUMMARY)
     if earlier is None:
-        return RunResult(record, summarize(record))
-    bound, extra = earlier.bound, earlier.extra
-    return RunResult(record, summarize(record, policy=earlier.policy, seed=earlier.seed, bound=bound, extra=extra))
+        return RunResult(record, summarize(record, policy=policy))
+    label = earlier.policy if policy is None else policy
+    summary = summarize(record, policy=label, seed=earlier.seed, bound=earlier.bound, extra=earlier.extra)
+    if not summary.complete or summary.wall_hours != earlier.wall_hours:
+        summary = summary.model_copy(update={"bound": None})
+    return RunResult(record, summary)
 
 
 def finished_run(path: Path, settings: Mapping[str, Any]) -> RunResult | None:
@@ -90,7 +111,7 @@ def finished_run(path: Path, settings: Mapping[str, Any]) -> RunResult | None:
     Raises:
         InputError: its journal is damaged.
     """
-    if not (path / JOURNAL).exists() or read_settings(path) != as_read(settings):
+    if not (path / JOURNAL).exists() or not whole_length(path / JOURNAL) or read_settings(path) != as_read(settings):
         return None
     result = read_run(path)
     return result if result.summary.complete else None

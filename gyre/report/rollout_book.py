@@ -30,6 +30,7 @@ class RolloutBook:
             ev.ExecutionScored: self._execution_scored,
             ev.ExecutionLost: self._execution_lost,
             cmd.DispatchGroup: self._dispatch_group,
+            cmd.StartExecution: self._start_execution,
             cmd.CancelExecution: self._cancel_execution,
             cmd.ScoreExecution: self._score_execution,
             cmd.DropGroup: self._drop_group,
@@ -38,6 +39,8 @@ class RolloutBook:
     def take(self, now_s: float, number: int, step: int, tokens: int) -> GroupRow:
         """Give a group's micro-steps of `tokens` in all to `step`; return the group."""
         group = self.groups[number]
+        if group.open:
+            self.problems["group trained before it was ready"] += 1
         self.levels.ready_groups -= group.is_ready
         group.taken_s = now_s if group.taken_s is None else group.taken_s
         group.step_taken = step if group.step_taken is None else group.step_taken
@@ -60,18 +63,29 @@ class RolloutBook:
         self.levels.water_level += group.open
         self.levels.note(now_s)
 
+    def _start_execution(self, now_s: float, entry: cmd.StartExecution) -> None:
+        row = self.executions[entry.execution]
+        if row.asked:
+            self.problems["execution told to start twice"] += 1
+        row.asked = True
+
     def _execution_started(self, now_s: float, entry: ev.ExecutionStarted) -> None:
         row = self.executions[entry.execution]
         if row.ended and row.lost_reason is None:
             self.problems["execution started after its end"] += 1
             return
+        if not row.asked and not row.given_up:
+            self.problems["execution started by itself"] += 1
         if row.ended:  # it was lost, and is tried again
             row.ended, row.lost_reason = False, None
             self.levels.water_level += 1
         self._set_open(now_s, row, True)
-        if not row.running:
+        if row.running:
+            self.problems["execution started twice"] += 1
+        else:
             row.running = True
             self.levels.running += 1
+        row.asked = False
         row.started_s = now_s if row.started_s is None else row.started_s
         row.version_started = entry.version if row.version_started is None else row.version_started
         row.attempts += 1
@@ -79,16 +93,23 @@ class RolloutBook:
 
     def _execution_finished(self, now_s: float, entry: ev.ExecutionFinished) -> None:
         row = self.executions[entry.execution]
+        if not row.running and not row.given_up:
+            self.problems["execution finished that did not run"] += 1
         row.outcome, row.version_tokens = entry.outcome, entry.version_tokens
         row.finished_s = now_s
         self._end(now_s, row)
 
     def _score_execution(self, now_s: float, entry: cmd.ScoreExecution) -> None:
-        self._set_open(now_s, self.executions[entry.execution], True)
+        row = self.executions[entry.execution]
+        if row.open:
+            self.problems["execution to be scored twice, or while it runs"] += 1
+        self._set_open(now_s, row, True)
         self.levels.note(now_s)
 
     def _execution_scored(self, now_s: float, entry: ev.ExecutionScored) -> None:
         row = self.executions[entry.execution]
+        if not row.open and not row.given_up:
+            self.problems["execution scored without a call"] += 1
         row.scored_s, row.valid, row.score = now_s, entry.valid, entry.score
         row.sample_tokens = sum(entry.sample_tokens)
         self._set_open(now_s, row, False)
@@ -122,6 +143,7 @@ class RolloutBook:
         if row.running:
             row.running = False
             self.levels.running -= 1
+        row.asked = False
         self._set_open(now_s, row, False)
         self.levels.note(now_s)
 

@@ -60,5 +60,5 @@ def _bars(policy: str, index: int, counts: pl.DataFrame, what: str) -> Trace:
         "xaxis": f"x{panel}",
         "yaxis": f"y{panel}",
         "marker": {"color": policy_colour(index), "line": {"width": 0}},
-        "hovertemplate": f"{policy}<br>%{{y:.1f}} % of {what} are %{{x}} versions old<extra></extra>",
+        "hovertemplate": f"{policy}<br>%{{y:.1f}} % of {what} have a staleness of %{{x}}<extra></extra>",
     }

@@ -103,9 +103,11 @@ class MicroStepLog:
         self._running: dict[tuple[int, int, int], tuple[float, int]] = {}
         self._rows: list[tuple[int, int, int, float, float, int, bool]] = []
 
-    def claim(self, now_s: float, key: tuple[int, int, int], tokens: int) -> None:
-        """A cell took a micro-step; `key` is (cell, step, micro-step)."""
+    def claim(self, now_s: float, key: tuple[int, int, int], tokens: int) -> bool:
+        """A cell took a micro-step; `key` is (cell, step, micro-step). False if it holds one already."""
+        free = all(held[0] != key[0] for held in self._running)
         self._running[key] = (now_s, tokens)
+        return free
 
     def done(self, now_s: float, key: tuple[int, int, int]) -> bool:
         """A cell returned it; False if it had not taken it."""

@@ -13,13 +13,14 @@ from .theme import policy_colour, policy_symbol, use_colour
 from .use import CellUse
 
 _MINUTE_S = 60.0
+_MOST_SINGLE_TICKS = 16
 
 
 def steps_figure(runs: Sequence[RunResult]) -> Figure:
     """Return step times: for one run what each step was made of, for several the steps' lengths side by side."""
     one = len(runs) == 1
     layout: dict[str, Any] = {
-        "xaxis": axis("step", showgrid=False, zeroline=False),
+        "xaxis": axis("step", showgrid=False, zeroline=False, **_whole_ticks(runs)),
         "yaxis": axis("minutes", rangemode="tozero", fixedrange=True, zeroline=False),
         "hovermode": "x unified",
     }
@@ -36,6 +37,11 @@ def steps_figure(runs: Sequence[RunResult]) -> Figure:
         height_px=330,
         wide=False,
     )
+
+
+def _whole_ticks(runs: Sequence[RunResult]) -> dict[str, int]:
+    """Return a tick a step where there are few: left alone, Plotly puts ticks between them."""
+    return {"dtick": 1} if max(run.record.steps.height for run in runs) <= _MOST_SINGLE_TICKS else {}
 
 
 def _parts(run: RunResult) -> list[Trace]:

@@ -92,6 +92,16 @@ class Summary(Figures):
     extra: dict[str, Any] = Field(default_factory=dict)
     problems: dict[str, int] = Field(default_factory=dict)
 
+    @property
+    def run_name(self) -> str:
+        """Policy and seed, in words."""
+        return self.policy if self.seed is None else f"{self.policy}, seed {self.seed}"
+
+    @property
+    def problems_in_words(self) -> str:
+        """What makes no sense in the journal, on one line; empty if nothing."""
+        return ", ".join(f"{count} × {name}" for name, count in self.problems.items())
+
     def to_json(self) -> str:
         """Return the summary as indented JSON."""
         return self.model_dump_json(indent=2) + "\n"

@@ -73,13 +73,16 @@ def comparison_lines(comparison: Comparison) -> Iterator[Line]:
     yield line("hours" if all(len(row.seeds) == 1 for row in rows) else "hours, mean over seeds", _hours)
     if len(rows) > 1:
         yield line(f"speed-up over {comparison.baseline}", lambda row: _speed_up(row, comparison.baseline))
-        yield line("95 % interval", _interval, detail=True)
+        if any(row.speed_up_interval is not None for row in rows):
+            yield line("95 % interval", _interval, detail=True)
     if any(row.published_speed_up is not None for row in rows):
         yield line(
             "published", lambda row: f"{row.published_speed_up:.2f}×" if row.published_speed_up else ABSENT, detail=True
         )
     if any(row.bound is not None for row in rows):
-        yield line("of the clairvoyant bound", lambda row: ABSENT if row.bound is None else percent(row.bound.fraction))
+        yield line(
+            "of its own clairvoyant bound", lambda row: ABSENT if row.bound is None else percent(row.bound.fraction)
+        )
         yield line(
             "its binding term", lambda row: ABSENT if row.bound is None else _words(row.bound.binding), detail=True
         )
@@ -108,7 +111,7 @@ def _gpu_lines(rows: list[PolicyFigures]) -> Iterator[Line]:
 
 def comparison_table(comparison: Comparison, title: str | None = None) -> Table:
     """Return the comparison as a rich table; its notes stand below."""
-    table = Table(title=title, caption="\n".join(comparison.all_notes) or None, caption_justify="left", pad_edge=False)
+    table = Table(title=title, caption="\n".join(comparison.all_notes) or None, caption_justify="left")
     table.add_column("")
     for row in comparison.policies:
         table.add_column(row.policy, justify="right")

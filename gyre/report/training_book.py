@@ -47,6 +47,8 @@ class TrainingBook:
     def _open_step(self, now_s: float, entry: cmd.OpenStep) -> None:
         again = self.steps.get(entry.step)
         if again is None:
+            if entry.step != len(self.steps):
+                self.problems["step opened out of turn"] += 1
             self.steps[entry.step] = StepRow(step=entry.step, opened_s=now_s)
             return
         again.restart()  # the core failed and came back
@@ -61,7 +63,8 @@ class TrainingBook:
     def _micro_step_claimed(self, now_s: float, entry: ev.MicroStepClaimed) -> None:
         tokens = self.steps[entry.step].tokens.get(entry.micro_step, 0)
         self.lanes.claim(now_s, entry.cell)
-        self.micro_steps.claim(now_s, (entry.cell, entry.step, entry.micro_step), tokens)
+        if not self.micro_steps.claim(now_s, (entry.cell, entry.step, entry.micro_step), tokens):
+            self.problems["micro-step claimed by a cell that had not returned one"] += 1
 
     def _micro_step_done(self, now_s: float, entry: ev.MicroStepDone) -> None:
         if not self.micro_steps.done(now_s, (entry.cell, entry.step, entry.micro_step)):
@@ -80,6 +83,8 @@ class TrainingBook:
     def _update_applied(self, now_s: float, entry: ev.UpdateApplied) -> None:
         self.lanes.update(now_s, running=False)
         step = self.steps[entry.version - 1]
+        if step.updated_s is not None:
+            self.problems["update applied twice"] += 1
         step.updated_s = now_s
         for group in step.groups.values():
             if group.step_trained == step.step:

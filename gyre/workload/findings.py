@@ -25,11 +25,19 @@ class Kind(StrEnum):
     NOTE = "note"  # legal, worth knowing
 
 
+class Places(StrEnum):
+    """What a finding's row numbers count."""
+
+    TABLE_ROWS = "table rows"  # of the trace, from 0
+    FILE_LINES = "file lines"  # of the source, from 1
+    ENTRIES = "entries"  # of a list (requests, steps) in the source, from 0
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One rule and how often it applied.
 
-    `rows` are the first row numbers, counted from 0 in the named table (lines from 1 where `table` names a file).
+    `rows` are the first places, counted as `places` says.
     """
 
     kind: Kind
@@ -39,10 +47,11 @@ class Finding:
     count: int
     rows: tuple[int, ...] = ()
     example: str = ""
+    places: Places = Places.TABLE_ROWS
 
     def line(self) -> str:
         """The finding as one line of text."""
-        where = f" (rows {', '.join(map(str, self.rows))}{', ...' if self.count > len(self.rows) else ''})"
+        where = f" ({self.places} {', '.join(map(str, self.rows))}{', ...' if self.count > len(self.rows) else ''})"
         example = f"; for example {self.example}" if self.example else ""
         return f"{self.kind}: {self.table}: {self.rule} x{self.count}{where if self.rows else ''}: {self.says}{example}"
 
@@ -55,6 +64,7 @@ class Finding:
             "says": self.says,
             "count": self.count,
             "rows": list(self.rows),
+            "rows_are": self.places.value,
             "example": self.example,
         }
 
@@ -125,4 +135,5 @@ def found(
     example = ", ".join(f"{name}={values[name]}" for name in columns)
     first = rows[:ROWS_SHOWN]
     shown = first.tolist() if lines is None else lines[first.tolist()].to_list()
-    return Finding(kind, table, rule, says, len(rows), tuple(shown), example)
+    places = Places.TABLE_ROWS if lines is None else Places.FILE_LINES
+    return Finding(kind, table, rule, says, len(rows), tuple(shown), example, places)

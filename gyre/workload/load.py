@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from ..config import TrainingSettings, WorkloadSettings
 from .compile import compile_program
 from .findings import Report
@@ -36,6 +38,12 @@ def load_program(workload: WorkloadSettings, training: TrainingSettings, seed: i
         assert workload.trace is not None
         trace, _ = load_trace(Path(workload.trace), seed=seed)
     return compile_program(trace, max_paths=training.max_paths)
+
+
+def repeated_groups(program: Program, group_size: int) -> int:
+    """Number of groups with fewer than `group_size` members: a run of that size replays some of these members twice."""
+    members = np.bincount(program.group, minlength=len(program.group_ids))
+    return int(np.count_nonzero((members > 0) & (members < group_size)))
 
 
 def load_trace(path: Path, *, seed: int) -> tuple[Trace, Report]:

@@ -103,8 +103,8 @@ NOTES: tuple[Rule, ...] = (
     Rule(
         "calls",
         "model_time_unknown",
-        "calls without a recorded model time; it stays null",
-        _col("model_s").is_null(),
+        "calls without a recorded model time, where others have one; it stays null",
+        _col("model_s").is_null() & _col("model_s").is_not_null().any(),
         None,
         _call,
     ),

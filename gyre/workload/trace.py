@@ -73,14 +73,20 @@ class Trace:
         """Write the four Parquet files (zstd) into folder `path`, all or nothing; an older trace there is replaced.
 
         Raises:
-            InputError: `path` exists and is not a trace folder, or its parent cannot be written.
+            InputError: `path` exists and is not a trace folder, or it cannot be written (a full disk, say).
         """
         folder = Path(path)
         if folder.exists() and not is_trace(folder) and not (folder.is_dir() and not any(folder.iterdir())):
             raise InputError(
                 f"{folder}: exists and is not a trace, so it is not overwritten; choose another output folder"
             )
-        write_folder_atomic(folder, self._write_tables)
+        try:
+            write_folder_atomic(folder, self._write_tables)
+        except pl.exceptions.PolarsError as error:  # how polars tells of a full disk
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise InputError(
+                f"{folder}: cannot be written ({reason}); free space there or give another folder"
+            ) from error
         return folder
 
     def _write_tables(self, folder: Path) -> None:

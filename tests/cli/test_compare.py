@@ -103,6 +103,52 @@ def test_a_policy_of_the_users_own(lengths: Path, tmp_path: Path, monkeypatch: p
     assert e1["policy"] == "E1"
 
 
+def documented_policy() -> str:
+    """The example of the guide, word for word."""
+    text = (Path(__file__).parents[2] / "docs" / "compare.md").read_text()
+    return text.split("```python\n")[1].split("```")[0]
+
+
+def test_the_policy_of_the_guide_runs(lengths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "guide_policy.py").write_text(documented_policy())
+    monkeypatch.chdir(tmp_path)
+    policies = ("--policy", "elastic", "--policy", "guide_policy:Half")
+    result = gyre("compare", "--trace", lengths, *SMALL, *policies, "--jobs", 1, "--json")
+    assert result.exit_code == 0, result.output
+    assert [row["complete"] for row in json.loads(result.stdout)["policies"]] == [True, True]
+
+
+def test_what_a_policy_prints_does_not_get_between_the_figures(
+    lengths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loud.py").write_text(
+        "from gyre.policies import Elastic\n\n\nclass Loud(Elastic):\n    name = 'loud'\n\n"
+        "    def moves(self, view):\n        print('moving')\n        return super().moves(view)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    result = gyre("compare", "--trace", lengths, *SMALL, "--policy", "loud:Loud", "--jobs", 1, "--json")
+    assert json.loads(result.stdout)["policies"][0]["policy"] == "loud:Loud"
+
+
+def test_a_policy_that_never_trains_is_given_up(lengths: Path) -> None:
+    options = ("--unmatched", "--policy", "elastic,dispatch=continuous", "--jobs", 1)
+    result = gyre("compare", "--trace", lengths, *SMALL, *options)
+    assert result.exit_code == 2
+    assert "no update after" in result.stderr
+
+
+def test_phi_is_corrected_where_groups_are_lost_and_only_there(lengths: Path) -> None:
+    """Executions over 340 s are lost; a group that loses more than one is dropped, and holds its place until then."""
+    limits = ("--set", "limits.overall_timeout_s=340", "--set", "training.min_group_members=3")
+    result = gyre("compare", "--trace", lengths, *SMALL, *limits, "--steps", 100, "--jobs", 1, "--json")
+    comparison = json.loads(result.stdout)
+    assert any("phi was corrected" in note for note in comparison["notes"])
+    for row in comparison["policies"]:
+        assert row["staleness"]["mean"] == pytest.approx(1.0, abs=0.12)
+    whole = gyre("compare", "--trace", lengths, *SMALL, "--jobs", 1, "--json")
+    assert not any("phi was corrected" in note for note in json.loads(whole.stdout)["notes"])
+
+
 def test_simulate_and_its_settings_run_again(lengths: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     options = ("--policy", "async", "--phi", 1, "--mu", 1, "--seed", 3)
@@ -136,11 +182,22 @@ def test_simulate_and_its_settings_run_again(lengths: Path, tmp_path: Path) -> N
         (("compare", "nl2repo-122b", "--cells", 1), "none is left to serve"),
         (("compare", "nl2repo-122b", "--policy", "async,train_cells=9"), "train_cells"),
         (("compare", "nl2repo-122b", "--unmatched", "--staleness", 1), "exclude"),
+        (("compare", "nl2repo-122b", "--staleness", "nan"), "nan"),
+        (("compare", "nl2repo-122b", "--resume"), "--out"),
+        (("compare", "README.md"), "--trace"),
+        (("compare", "--trace", "nl2repo-122b"), "without --trace"),
+        (("compare", "nl2repo-122b", "--unmatched", "--policy", "elastic,phi=Infinity"), "phi"),
+        (("compare", "nl2repo-122b", "--policy", ":X"), "cannot be loaded"),
+        (("compare", "nl2repo-122b", "--set", "cluster.standalone_engines=100000"), "standalone_engines"),
+        (("compare", "nl2repo-122b", "--set", "training.min_group_members=9"), "min_group_members"),
         (("simulate", "nl2repo-122b", "--settings", "no-such.toml"), "no-such.toml"),
         (("report", "no-such-folder"), "no-such-folder"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(arguments: tuple[object, ...], says: str) -> None:
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: tuple[object, ...], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
     result = gyre(*arguments)
     assert result.exit_code == 2
     assert says in result.stderr
@@ -153,6 +210,22 @@ def test_dry_run_prints_settings_and_leaves_nothing(tmp_path: Path) -> None:
     plan = tomllib.loads(result.stdout)
     assert {keys["policy_settings"]["phi"] for keys in plan["variants"].values()} == {1.0}
     assert not (tmp_path / "out").exists()
+
+
+def test_workers_end_with_their_parent(lengths: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = run_in_background("compare", "--trace", lengths, *SMALL, "--steps", 100_000, "--out", out, "--jobs", 2)
+    journal = out / "runs" / "colocate-seed0" / "journal.jsonl"
+    wait_for(journal, process)
+    process.kill()
+    process.wait()
+    for _ in range(100):
+        size = journal.stat().st_size
+        time.sleep(0.5)
+        if journal.stat().st_size == size:
+            break
+    else:
+        pytest.fail("a worker goes on writing after its parent was killed")
 
 
 def run_in_background(*arguments: object) -> subprocess.Popen[str]:

@@ -133,3 +133,30 @@ def test_a_bad_profile_name_is_refused_before_anything_is_written(generated: Pat
 
 def test_a_folder_that_is_no_trace_is_refused(tmp_path: Path) -> None:
     refused("describe", tmp_path)
+
+
+def test_an_unknown_format_is_refused_before_anything_else(tmp_path: Path) -> None:
+    assert "no such format" in refused("import", tmp_path / "missing", "--format", "nonsense", "--out", tmp_path)
+
+
+@pytest.mark.parametrize("column", ["tokens", "duration_s"])
+def test_the_documented_flow_from_lengths_to_a_comparison(tmp_path: Path, column: str) -> None:
+    source, folder, profile = tmp_path / "a.csv", tmp_path / "t", tmp_path / "own.toml"
+    rows = [f"g{number // 4},{100 + 37 * number % 90}" for number in range(80)]
+    source.write_text(f"group,{column}\n" + "\n".join(rows))
+    assert run("import", source, "--out", folder).exit_code == 0
+    assert run("fit", folder, "--name", "own", "--out", profile).exit_code == 0
+    loaded = load_profile(profile)
+    assert (loaded.cells, loaded.hardware) == (8, "qwen3.5-122b-tp8")
+    assert "Assumed" in loaded.provenance["cells"]
+    result = CliRunner().invoke(main, ["compare", str(profile), "--steps", "1", "--jobs", "1", "--json"])
+    assert result.exit_code == 0, result.output
+
+
+def test_fit_takes_the_setting_to_run_in(generated: Path, tmp_path: Path) -> None:
+    out = tmp_path / "own.toml"
+    result = run("fit", generated, "--name", "own", "--out", out, "--cells", 3, "--hardware", "qwen3-8b-tp1")
+    assert result.exit_code == 0, result.output
+    assert (load_profile(out).cells, load_profile(out).hardware) == (3, "qwen3-8b-tp1")
+    refused("fit", generated, "--name", "own", "--out", tmp_path / "b.toml", "--hardware", "nonsense")
+    assert not (tmp_path / "b.toml").exists()

@@ -170,19 +170,50 @@ class Wild(POLICIES["elastic"]):  # type: ignore[misc,valid-type]
     fault = ""
 
     def moves(self, view: Any) -> Any:
-        wrong = {"unknown cell": (99, CellRole.TRAINING), "role it has": (0, CellRole.SERVING)}
-        return [wrong[self.fault]] if self.fault in wrong else super().moves(view)
+        wrong = {
+            "unknown cell": [(99, CellRole.TRAINING)],
+            "role it has": [(0, CellRole.SERVING)],
+            "nothing": None,
+            "no pairs": [3],
+            "no role": [(0, "resting")],
+        }
+        if self.fault == "raises":
+            raise KeyError("x")
+        if self.fault == "exits":
+            raise SystemExit(0)
+        if self.fault == "flaps":
+            there = CellRole.TRAINING if view.core.role is CellRole.SERVING else CellRole.SERVING
+            return [(0, there)] if view.core.serving or view.core.training else []
+        return wrong[self.fault] if self.fault in wrong else super().moves(view)
+
+    def dispatch(self, view: Any) -> Any:
+        return {"no end": 10**9, "no number": float("nan")}.get(self.fault, super().dispatch(view))
 
     def take(self, view: Any) -> int:
         return view.ready_groups + 1 if self.fault == "too many" else super().take(view)
 
 
-@pytest.mark.parametrize("fault", ["unknown cell", "role it has", "too many"])
+FAULTS = [
+    "unknown cell",
+    "role it has",
+    "nothing",
+    "no pairs",
+    "no role",
+    "raises",
+    "exits",
+    "flaps",
+    "no end",
+    "no number",
+    "too many",
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_policy_that_asks_for_what_cannot_be_is_named(fault: str) -> None:
     policy = Wild(POLICIES["elastic"].Settings())
     policy.fault = fault
     controller = Controller(ControllerSettings(steps=2, groups_per_step=2, group_size=2), policy)
-    with pytest.raises(InputError, match=r"policy wild: (moves|take)"):
+    with pytest.raises(InputError, match=r"policy wild: (moves|take|dispatch|no update)"):
         LoopCluster(controller, cells(2, 4), lambda _: 1.0).run()
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -18,7 +22,7 @@ from report_journal import HEADER, hand_journal
 from gyre.atomic import write_atomic
 from gyre.cli.report import report
 from gyre.errors import InputError
-from gyre.journal import Header, to_line
+from gyre.journal import Header, JournalError, from_line, to_line
 from gyre.report import (
     Bound,
     ResultsFolder,
@@ -31,9 +35,23 @@ from gyre.report import (
     summarize,
 )
 from gyre.report.journal_file import JournalReader, JournalWriter, whole_length
+from gyre.report.lock import FolderLock
 from gyre.report.results import TORN_LINE
 
 SETTINGS = {"policy": "elastic", "seed": 7, "limits": {"timeout_s": None}, "list": [1, 2]}
+
+
+PLAN = {"variants": {"b": {"steps": 2}, "a": {"steps": 2}}}
+
+
+def write_comparison(path: Path, plan: dict[str, Any], seeds: Sequence[int]) -> None:
+    """Runs of `b` and `a` as `gyre compare` leaves them."""
+    runs = []
+    with ResultsFolder.create(path, plan) as folder:
+        for seed, policy in itertools.product(seeds, ("b", "a")):
+            with ResultsFolder.part(folder.run_path(policy, seed), {"policy": policy, "seed": seed}) as run:
+                runs.append(write_run(run))
+        folder.write_comparison(runs, compare_runs(runs))
 
 
 def write_run(folder: ResultsFolder, *, entries: int | None = None) -> RunResult:
@@ -70,7 +88,7 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
 
 def test_a_comparison_comes_back_as_it_was(tmp_path: Path) -> None:
     runs = []
-    with ResultsFolder.create(tmp_path, {"steps": 2}) as folder:
+    with ResultsFolder.create(tmp_path, PLAN) as folder:
         for policy in ("b", "a"):
             with ResultsFolder.part(folder.run_path(policy, 7), {**SETTINGS, "policy": policy}) as run:
                 runs.append(write_run(run))
@@ -197,3 +215,97 @@ def test_report_draws_again_the_same(tmp_path: Path) -> None:
     assert found.stdout.encode() == before["summary.json"]
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert "hours" in CliRunner().invoke(report, [str(tmp_path)]).stdout
+
+
+def test_a_damaged_journal_is_told_of(tmp_path: Path) -> None:
+    write_comparison(tmp_path, PLAN, [0])
+    path = tmp_path / "runs" / "a-seed0" / "journal.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:4], lines[3], *lines[4:]])[:-9])  # a line twice, and the end cut off
+    found = CliRunner().invoke(report, [str(tmp_path)])
+    assert found.exit_code == 0
+    (line,) = found.stderr.splitlines()
+    assert line == f"warning: {path}: 1 × group dispatched twice, 1 × {TORN_LINE}; the figures leave that out"
+    notes = open_results(tmp_path).comparison.all_notes  # type: ignore[union-attr]
+    said = f"a, seed 0: its journal is damaged (1 × group dispatched twice, 1 × {TORN_LINE})"
+    assert any(note.startswith(said) for note in notes)
+    assert said in (tmp_path / "report.html").read_text()
+    again = open_results(tmp_path).comparison
+    assert again is not None
+    assert again.all_notes == notes, "notes do not pile up"
+
+
+def test_a_stopped_run_has_no_fraction_of_a_bound(tmp_path: Path) -> None:
+    with ResultsFolder.create(tmp_path, SETTINGS) as folder:
+        write_run(folder)
+    assert read_run(tmp_path).summary.bound is not None
+    path = tmp_path / "journal.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:40]))
+    assert read_run(tmp_path).summary.bound is None
+
+
+def test_a_killed_comparison_has_the_order_of_its_settings(tmp_path: Path) -> None:
+    write_comparison(tmp_path, {"seeds": 2, **PLAN}, [0, 1])
+    (tmp_path / "summary.json").unlink()
+    for policy, seed in itertools.product("ab", (0, 1)):
+        (tmp_path / "runs" / f"{policy}-seed{seed}" / "summary.json").unlink()
+    (tmp_path / "runs" / "b-seed0" / "journal.jsonl").unlink()
+    cut = tmp_path / "runs" / "a-seed1" / "journal.jsonl"
+    cut.write_text("".join(cut.read_text().splitlines(keepends=True)[:40]))
+    found = open_results(tmp_path).comparison
+    assert found is not None
+    assert [row.policy for row in found.policies] == ["b", "a"]
+    assert (found.baseline, found.complete) == ("b", False)
+    assert [(run.policy, run.seed) for run in found.runs] == [("a", 0), ("b", 1), ("a", 1)]
+    assert found.all_notes == ["b, seed 0: no journal.", "a, seed 1: not complete, 0 steps done."]
+    (tmp_path / "runs" / "b-seed1" / "journal.jsonl").unlink()
+    rest = open_results(tmp_path).comparison
+    assert rest is not None
+    assert rest.baseline == "a"
+
+
+def test_a_comparison_whose_runs_are_gone_is_refused(tmp_path: Path) -> None:
+    write_comparison(tmp_path, PLAN, [0])
+    shutil.rmtree(tmp_path / "runs")
+    with pytest.raises(InputError, match="a comparison without a journal"):
+        open_results(tmp_path)
+
+
+def test_an_empty_journal_is_no_run(tmp_path: Path) -> None:
+    with ResultsFolder.create(tmp_path, SETTINGS) as folder:
+        write_run(folder)
+    for text in ("", '{"journal":1,"sett'):
+        (tmp_path / "journal.jsonl").write_text(text)
+        with pytest.raises(InputError, match="empty journal"):
+            read_run(tmp_path)
+        assert finished_run(tmp_path, SETTINGS) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"event":"CellFailed","time_s":NaN,"cell":1}', "time_s is nan"),
+        ('{"event":"CellFailed","time_s":1e999,"cell":1}', "time_s is inf"),
+        ('{"event":"CellFailed","time_s":-1.0,"cell":1}', "time_s is -1.0"),
+        ('{"event":"CellFailed","time_s":1.0,"cell":1,"colour":2}', "unknown key colour"),
+        ('{"event":"CellFailed","command":"StopRun","time_s":1.0,"cell":1}', "unknown key command"),
+        ('{"journal":1,"settings":{},"colour":2}', "unknown key colour"),
+        ('{"event":"CellFailed","time_s":1.0}', "KeyError"),
+    ],
+)
+def test_lines_that_are_no_entries(line: str, said: str) -> None:
+    with pytest.raises(JournalError, match=f"line 3: .*{said}"):
+        from_line(line, 3)
+
+
+def test_a_folder_that_refuses_everything_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(InputError, match="Permission denied"):
+        write_atomic(tmp_path / "file", refuse)
+    FolderLock(tmp_path).release()
+    monkeypatch.setattr(os, "pwrite", refuse)
+    with pytest.raises(InputError, match="Permission denied"):
+        FolderLock(tmp_path)

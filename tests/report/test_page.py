@@ -20,7 +20,9 @@ from gyre import events as ev
 from gyre.cluster import CellKind, CellSpec, CellState
 from gyre.journal import Entry, Header
 from gyre.report import Comparison, RunResult, compare_runs, record_run, summarize
+from gyre.report.headline import _unbroken, title_of
 from gyre.report.page import report_figures, report_page
+from gyre.report.steps_figure import steps_figure
 from gyre.report.theme import palette
 from gyre.report.use import CellUse, GpuUse
 
@@ -100,6 +102,25 @@ def test_the_page_needs_no_network(runs: list[RunResult], comparison: Comparison
 def test_text_from_settings_is_escaped(runs: list[RunResult]) -> None:
     page = report_page(runs[:1], None, {"workload": {"profile": "<script>alert(1)</script>"}})
     assert "<script>alert" not in page
+
+
+def test_the_title_names_a_trace_without_its_folders(runs: list[RunResult]) -> None:
+    title = title_of(runs[:1], {"workload": {"trace": "data/traces/lengths.csv"}})
+    assert title == "async on lengths.csv"
+
+
+@pytest.mark.parametrize(("steps", "dtick"), [(3, 1), (48, None)])
+def test_steps_have_whole_ticks(steps: int, dtick: int | None) -> None:
+    record = record_run(toy_journal(Toy(steps=steps, groups_per_step=1, group_size=2)))
+    assert steps_figure([RunResult(record, summarize(record))]).layout["xaxis"].get("dtick") == dtick
+
+
+def test_only_long_values_with_words_may_break() -> None:
+    assert (
+        _unbroken("0.69 / 2 / 2") == "0.69\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}2\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}2"
+    )
+    assert " " not in _unbroken("301 of 2720")
+    assert _unbroken("12.34 (1 of 3 runs)") == "12.34 (1 of 3 runs)"
 
 
 def test_a_run_that_has_hardly_begun_has_a_page() -> None:

@@ -206,6 +206,21 @@ def test_entries_that_make_no_sense_are_counted() -> None:
     assert found.usage.equals(record_run(hand_journal()).usage)
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_line_lost_or_doubled_is_noticed(seed: int) -> None:
+    """Of entries that say what one execution or micro-step did, nearly every one is missed, and seen twice."""
+    journal = list(toy_journal(Toy(steps=3, seed=seed)))
+    kinds = (cmd.StartExecution, ev.ExecutionStarted, cmd.ScoreExecution, ev.ExecutionScored, ev.MicroStepDone)
+    places = [index for index, entry in enumerate(journal) if isinstance(entry, kinds)]
+    last = next(index for index, entry in enumerate(journal) if isinstance(entry, cmd.OpenStep) and entry.step == 1)
+    places = [index for index in places if index < last]
+    assert len(places) > 30
+    doubled = [index for index in places if not record_run([*journal[: index + 1], *journal[index:]]).problems]
+    lost = [index for index in places if not record_run([*journal[:index], *journal[index + 1 :]]).problems]
+    assert doubled == []
+    assert len(lost) < len(places) / 4
+
+
 def test_an_empty_journal_gives_empty_tables() -> None:
     found = record_run([HEADER])
     assert (found.wall_s, found.gpus, found.complete) == (0.0, 0, False)

@@ -36,7 +36,8 @@ def result(policy: str, seed: int, stretch: float) -> RunResult:
         late = replace(entry, time_s=entry.time_s * stretch)
         journal.append(replace(late, busy_s=late.busy_s * stretch) if isinstance(late, LoadReport) else late)
     record = record_run(journal)
-    bound = Bound(lower_bound_s=25.0, fraction=25.0 / record.wall_s, binding="GPU time")
+    binding = "GPU time" if seed else "critical path"
+    bound = Bound(lower_bound_s=25.0 + seed, fraction=25.0 / record.wall_s, binding=binding)
     return RunResult(record, summarize(record, policy=policy, seed=seed, bound=bound))
 
 
@@ -95,16 +96,42 @@ def test_speed_up_pairs_runs_by_seed() -> None:
     assert (fast.speed_up_interval.low, fast.speed_up_interval.high) == pytest.approx((2.0, 2.0))
     assert fast.published_speed_up == 1.78
     assert fast.bound is not None
-    assert fast.bound.fraction == pytest.approx(0.25), "the seed farthest from its bound"
+    assert fast.bound.fraction == pytest.approx((25 / 100 + 25 / 50) / 2), "the mean over seeds"
+    assert fast.bound.lower_bound_s == pytest.approx(25.5)
     assert Comparison.model_validate_json(comparison.to_json()) == comparison
 
 
-def test_one_seed_gives_an_interval_within_the_run_and_says_so() -> None:
-    comparison = compare_runs([result("a", 0, 3.0), result("b", 0, 1.0)], baseline="b")
-    assert comparison.policies[0].speed_up == pytest.approx(1 / 3)
-    assert comparison.policies[0].speed_up_interval is not None
-    assert comparison.policies[0].speed_up_interval.source == "steps"
+def test_the_binding_term_is_that_of_most_seeds() -> None:
+    comparison = compare_runs([result("a", seed, 1.0) for seed in (0, 1, 2)])
+    assert comparison.policies[0].bound is not None
+    assert comparison.policies[0].bound.binding == "GPU time"
+
+
+def timed(policy: str, mu: int | None, times_s: list[float]) -> RunResult:
+    """A complete run of which only the steps' times matter."""
+    steps = pl.DataFrame({"duration_s": times_s})
+    held = {} if mu is None else {"policy_settings": {"mu": mu}}
+    blank = result(policy, 0, 1.0)
+    record = replace(blank.record, settings=held, steps=steps, end_s=sum(times_s), start_s=0.0)
+    return RunResult(record, blank.summary)
+
+
+def test_one_seed_gives_an_interval_over_whole_bursts_and_says_so() -> None:
+    """Every burst of `b` takes 100 s, all at its first step, and four steps of `a` 200 s: no burst differs."""
+    comparison = compare_runs([timed("a", None, [50.0] * 18), timed("b", 4, [97.0, 1.0, 1.0, 1.0] * 4 + [25.0, 25.0])])
+    interval = comparison.policies[1].speed_up_interval
+    assert interval is not None
+    assert (interval.low, interval.high) == pytest.approx((2.0, 2.0))
+    assert interval.source == "bursts"
     assert "One seed only" in comparison.all_notes[-1]
+    assert "whole bursts" in comparison.all_notes[-1]
+
+
+def test_fewer_than_four_bursts_of_both_give_no_interval() -> None:
+    for mu_a, mu_b, steps, there in ((2, 3, 24, True), (2, 3, 23, False), (None, 1, 4, True), (None, 1, 3, False)):
+        times_s = [1.0 + step % 5 for step in range(steps)]
+        comparison = compare_runs([timed("a", mu_a, times_s), timed("b", mu_b, times_s[::-1])])
+        assert (comparison.policies[1].speed_up_interval is not None) is there
 
 
 def test_a_given_interval_wins() -> None:
@@ -136,7 +163,14 @@ def test_the_table_fits_a_terminal() -> None:
         for line in console.render_lines(comparison_table(comparison), pad=False)
     )
     assert "…" not in text
-    for word in ("speed-up over a", "waiting for samples", "staleness", "overall timeout", "GPU time"):
+    for word in (
+        "speed-up over a",
+        "of its own clairvoyant bound",
+        "waiting for samples",
+        "staleness",
+        "overall timeout",
+        "GPU time",
+    ):
         assert word in text
 
 
@@ -147,7 +181,7 @@ def test_interval_covers_a_ratio_of_means() -> None:
     for _ in range(60):
         own = rng.gamma(20.0, 1 / 20, 40)
         base = 1.5 * own * rng.gamma(20.0, 1 / 20, 40)
-        interval = ratio_interval(base.tolist(), own.tolist(), source="steps")
+        interval = ratio_interval(base.tolist(), own.tolist(), source="bursts")
         assert interval is not None
         hits += interval.low <= 1.5 <= interval.high
     # Binomial(60, 0.95): fewer than 50 has probability below 1e-3, with room for the bootstrap's own error.

@@ -24,8 +24,8 @@ class Samples:
 
     `executions`: execution, group (integers), cut (true where a time-out or the record's end cut it short), main_calls,
         calls, unique_tokens, sum_input_tokens, sum_output_tokens, longest_context_tokens, first_input_tokens,
-        sub_agents, model_s, setup_s, scoring_s, wall_s, reward, exact_tokens (false where counts of tokens are
-        inferred); executions without calls are left out.
+        first_wait_s, sub_agents, model_s, setup_s, scoring_s, wall_s, reward, exact_tokens (false where counts of tokens
+        are inferred), only_duration (true where the tokens are placeholders); executions without calls are left out.
     `turns`: execution, output_tokens, growth_tokens, tool_wait_s (null where the quantity is not defined), wait_s,
         wait_kind; summaries and failed attempts are left out.
     `compactions`: execution, context_before_tokens, context_after_tokens, summary_tokens (null where not recorded).
@@ -56,6 +56,7 @@ class Samples:
             "setup_s": self.executions["setup_s"],
             "scoring_s": self.executions["scoring_s"],
             "first_input_tokens": self.executions["first_input_tokens"],
+            "first_wait_s": self.executions["first_wait_s"],
             "output_tokens_per_call": self.turns["output_tokens"],
             "growth_tokens_per_call": self.turns["growth_tokens"],
             "tool_wait_s_per_call": self.turns["tool_wait_s"],
@@ -150,6 +151,7 @@ def _executions(trace: Trace, calls: pl.DataFrame, sub_threads: pl.DataFrame) ->
         unique_tokens=(pl.col("input_tokens") - pl.col("prefix_tokens") + pl.col("output_tokens")).sum(),
         longest_context_tokens=(pl.col("input_tokens") + pl.col("output_tokens")).max(),
         first_input_tokens=pl.col("input_tokens").first(),
+        first_wait_s=pl.col("wait_s").first(),
         model_s=pl.when(pl.col("model_s").is_not_null().any()).then(pl.col("model_s").sum()),
     )
     spawned = sub_threads.group_by("execution").agg(sub_agents=pl.len())
@@ -165,6 +167,7 @@ def _executions(trace: Trace, calls: pl.DataFrame, sub_threads: pl.DataFrame) ->
             "reward",
             group=pl.col("group_id").rank("dense").cast(pl.Int64) - 1,
             exact_tokens=~pl.col("token_quality").is_in(INEXACT),
+            only_duration=pl.col("token_quality") == Quality.ABSENT.value,
             cut=pl.col("outcome").is_in(TIMED_OUT) | pl.col("censored"),
         )
         .join(counted, on="execution", how="inner", maintain_order="left")

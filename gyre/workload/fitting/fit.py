@@ -11,6 +11,7 @@ import polars as pl
 from scipy import optimize
 
 from ...errors import InputError
+from ...toml_file import validated
 from ..description import Samples, samples
 from ..profiles.profile import (
     NAME_PATTERN,
@@ -29,7 +30,7 @@ from ..profiles.profile import (
 from ..program import FloatArray
 from ..schema import Outcome, Relation
 from ..trace import Trace
-from .laws import FEWEST_IN_TAIL, fit_correlated, fit_lognormal, fit_two_part
+from .laws import FEWEST_IN_TAIL, fit_correlated, fit_lognormal, fit_two_part, fit_two_part_members
 from .outliers import fit_mixture
 from .rewards import fit_reward
 
@@ -44,20 +45,25 @@ NO_LAW: Final = TwoPart(median=1.0)
 # Used where the trace does not hold the quantity.
 PUBLISHED_SETUP_S: Final = Lognormal(median=6.6, sigma=2.093, cap=5797.0)  # p50 6.6 s, p99 858 s
 PUBLISHED_SCORING_S: Final = Lognormal(median=5.0, sigma=1.366, cap=600.0)  # p50 5 s, p99 120 s
+NO_SETUP_S: Final = Lognormal(median=RESOLUTION_S, cap=RESOLUTION_S)
 MEASURED_SUMMARY_TOKENS: Final = Lognormal(median=11_700.0, sigma=0.25, cap=30_000.0)
 ASSUMED_NOMINAL: Final = Nominal(decode_tokens_per_s=60.0, prefill_tokens_per_s=30_000.0)
 DEFAULT_HARDWARE: Final = "qwen3.5-122b-tp8"
+DEFAULT_CELLS: Final = 8  # every policy can run: those that split training from serving need two
 
 
-def fit_profile(trace: Trace, name: str) -> Profile:
+def fit_profile(trace: Trace, name: str, *, cells: int = DEFAULT_CELLS, hardware: str = DEFAULT_HARDWARE) -> Profile:
     """A profile whose generated executions resemble those of a valid trace.
 
     Executions cut short (time-outs, `censored`) enter the lengths as lower bounds; no law reaches beyond the longest
     value recorded. What the trace does not hold is set to published or assumed figures; `provenance` says which.
     Whether the fit is good is for `goodness_of_fit` to say. Figures are rounded to four digits.
 
+    `cells` and `hardware` become the setting that the profile is run in: a trace does not say.
+
     Raises:
-        InputError: the name is not a profile's, or the trace has fewer than two executions with calls.
+        InputError: the name is not a profile's, the trace has fewer than two executions with calls, or a value in it is
+            beyond what a profile may hold.
     """
     if not re.match(NAME_PATTERN, name):
         raise InputError(f"profile name {name!r}: use letters, digits, '.', '_' and '-' only")
@@ -72,8 +78,8 @@ def fit_profile(trace: Trace, name: str) -> Profile:
         "name": name,
         "description": f"Fitted to {len(executions)} executions of {_sources(trace)}",
         "scale": f"profile {name}: fitted to {_sources(trace)}, not rescaled",
-        "hardware": DEFAULT_HARDWARE,
-        "cells": 1,
+        "hardware": hardware,
+        "cells": cells,
         "training": _training(trace),
         "nominal": _nominal(taken, notes),
         "calls": _calls(executions),
@@ -81,7 +87,8 @@ def fit_profile(trace: Trace, name: str) -> Profile:
         "growth_tokens": _two_part(taken, "growth_tokens", floor=1.0),
         "output_tokens": _two_part(_exact(taken), "output_tokens", floor=1.0),
         "tool_wait_s": _two_part(taken, "tool_wait_s", floor=RESOLUTION_S, long=LONG_WAIT_S),
-        "setup_s": _or_published(executions["setup_s"], PUBLISHED_SETUP_S, "setup_s", notes),
+        "first_wait_s": _first_wait(executions, notes),
+        "setup_s": _setup(executions, notes),
         "scoring_s": _or_published(executions["scoring_s"], PUBLISHED_SCORING_S, "scoring_s", notes),
         "reward": fit_reward(executions, notes),
         "compaction": _compaction(taken, notes),
@@ -90,7 +97,7 @@ def fit_profile(trace: Trace, name: str) -> Profile:
         "timeouts": _timeouts(trace),
         "provenance": notes,
     }
-    dumped = Profile.model_validate(profile).model_dump(exclude_none=True)
+    dumped = validated(Profile, profile, f"fit of {_sources(trace)}").model_dump(exclude_none=True)
     return Profile.model_validate(_rounded(dumped))
 
 
@@ -107,7 +114,11 @@ def _notes(trace: Trace, executions: pl.DataFrame) -> dict[str, str]:
         "setup_s",
         "scoring_s",
     )
-    assumed = {"training": "Group size: median of the trace's groups. The rest, hardware and cells are assumed."}
+    assumed = {
+        "training": "Group size: median of the trace's groups. The rest is assumed.",
+        "hardware": "Assumed: a trace does not say what it is to be run on.",
+        "cells": "Assumed: a trace does not say what it is to be run on.",
+    }
     others = ("reward", "compaction", "sub_agents", "failures", "timeouts")
     return assumed | dict.fromkeys((*tables, *others), fitted)
 
@@ -158,6 +169,27 @@ def _calls(executions: pl.DataFrame) -> Calls:
 def _first_inputs(executions: pl.DataFrame) -> Correlated:
     value = np.maximum(1.0, executions["first_input_tokens"].to_numpy().astype(np.float64))
     return fit_correlated(value, executions["group"].to_numpy(), cap=float(value.max()))
+
+
+def _first_wait(executions: pl.DataFrame, notes: dict[str, str]) -> TwoPart | None:
+    """The wait before the first call, where most executions have one: a rollout of which only its duration is known."""
+    value = executions["first_wait_s"].to_numpy().astype(np.float64)
+    if np.median(value) <= 0.0:
+        return None
+    notes["first_wait_s"] = notes["calls"]
+    return fit_two_part_members(
+        value,
+        executions["group"].to_numpy(),
+        tail_from=max(float(np.quantile(value, TAIL_QUANTILE)), 2.0 * RESOLUTION_S),
+        floor=RESOLUTION_S,
+    )
+
+
+def _setup(executions: pl.DataFrame, notes: dict[str, str]) -> Lognormal:
+    if executions["only_duration"].all():
+        notes["setup_s"] = "None: the recorded durations are taken to hold it."
+        return NO_SETUP_S
+    return _or_published(executions["setup_s"], PUBLISHED_SETUP_S, "setup_s", notes)
 
 
 def _exact(taken: Samples) -> Samples:

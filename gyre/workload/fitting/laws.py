@@ -60,11 +60,39 @@ def fit_two_part(
     """
     value = np.maximum(value, floor)
     cap = float(value.max())
-    in_tail = value >= tail_from
-    if np.count_nonzero(in_tail) < FEWEST_IN_TAIL or cap <= tail_from:
-        in_tail = np.zeros(len(value), np.bool_)
+    in_tail = _in_tail(value, tail_from)
     log = np.log(value[~in_tail])
     parts = np.array(nested_components(log, member[~in_tail], group_of_member))
+    return _two_part(value, log, in_tail, parts, tail_from, cap)
+
+
+def fit_two_part_members(value: FloatArray, group: Int64Array, *, tail_from: float, floor: float) -> TwoPart:
+    """Two-part law of one value a member, as `fit_two_part`; what is not the group's effect is the value's own."""
+    value = np.maximum(value, floor)
+    cap = float(value.max())
+    in_tail = _in_tail(value, tail_from)
+    log = np.log(value[~in_tail])
+    between, within = variance_components(log, group[~in_tail]) or (0.0, float(log.var()))
+    return _two_part(value, log, in_tail, np.array([between, 0.0, within]), tail_from, cap)
+
+
+def _in_tail(value: FloatArray, tail_from: float) -> npt.NDArray[np.bool_]:
+    """Which values belong to the tail: none if they are too few to fit one."""
+    in_tail = value >= tail_from
+    if np.count_nonzero(in_tail) < FEWEST_IN_TAIL or value.max() <= tail_from:
+        return np.zeros(len(value), np.bool_)
+    return np.asarray(in_tail)
+
+
+def _two_part(
+    value: FloatArray,
+    log: FloatArray,
+    in_tail: npt.NDArray[np.bool_],
+    parts: FloatArray,
+    tail_from: float,
+    cap: float,
+) -> TwoPart:
+    """The law whose body has the logarithms `log`; `parts` divide its variance among group, member and value."""
     centre, sigma = (
         _truncated_normal(log, np.log(tail_from)) if in_tail.any() else (float(log.mean()), float(log.std()))
     )

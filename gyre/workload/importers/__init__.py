@@ -12,6 +12,7 @@ from ..findings import Report
 from ..trace import Trace, is_trace
 from ..validate import read_repaired, repair
 from . import atif, azure, claude_code, kv_cache_tester, lengths, mooncake, recorded_parquet
+from .lengths_fault import lengths_fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,12 @@ def import_trace(path: Path | str, format: str | None = None) -> tuple[Trace, Re
         InputError: the path does not exist, the format is unknown or ambiguous, no usable record is left, or the result
             breaks an invariant that no rule repairs.
     """
+    check_format(format)
     source = Path(path)
     if not source.exists():
         raise InputError(f"{source}: no such file or folder; check the path")
+    if not source.is_file() and not source.is_dir():  # reading a pipe or a device may never end
+        raise InputError(f"{source}: neither a regular file nor a folder; write the recording to a file first")
     if format is None and source.is_dir() and is_trace(source):
         return read_repaired(source)
     trace, read_report = _importer(source, format).read(source)
@@ -61,14 +65,24 @@ def import_trace(path: Path | str, format: str | None = None) -> tuple[Trace, Re
     return trace, report
 
 
+def check_format(format: str | None) -> None:
+    """Check the name of a format; None, to find the format by content, is one.
+
+    Raises:
+        InputError: there is no such format.
+    """
+    if format is not None and format not in FORMATS:
+        raise InputError(f"--format {format}: no such format; choose one of {', '.join(FORMATS)}")
+
+
 def _importer(source: Path, format: str | None) -> Importer:
-    known = ", ".join(FORMATS)
     if format is not None:
-        if format not in FORMATS:
-            raise InputError(f"--format {format}: no such format; choose one of {known}")
         return FORMATS[format]
     fitting = [importer for importer in FORMATS.values() if importer.detect(source)]
     if not fitting:
+        known, fault = ", ".join(FORMATS), lengths_fault(source)
+        if fault:
+            raise InputError(f"{source}: its format is not recognised; {fault}")
         raise InputError(f"{source}: its format is not recognised; name it with --format (one of {known})")
     if len(fitting) > 1:
         names = ", ".join(importer.name for importer in fitting)

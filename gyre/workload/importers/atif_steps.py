@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from ..findings import Places
 from ..schema import Relation, Role, WaitKind
 from .drafts import DraftCall, DraftTool
 from .fields import count, count_or_none, epoch_s, mapping, objects, seconds_or_none, text
@@ -37,7 +38,8 @@ def steps_to_calls(
         try:
             call = reader.take(step)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            log.skip(origin, "bad_step", "a step lacks a usable field", row=position, example=repr(error))
+            says = "a step lacks a usable field"
+            log.skip(origin, "bad_step", says, row=position, places=Places.ENTRIES, example=repr(error))
             continue
         if call is not None:
             calls.append(call)

@@ -12,7 +12,6 @@ from ..schema import Quality
 from ..trace import Trace
 from .fields import MOST_TOKENS
 from .files import files_below, nothing_left
-from .log import ImportLog
 from .single_calls import single_calls
 from .tables import head_columns, text_table
 
@@ -52,7 +51,7 @@ def read(path: Path) -> tuple[Trace, Report]:
         ids = pl.concat_str(pl.lit(f"{file.stem}:"), rows["line"])
         kept.append(tokens.with_columns(execution_id=ids).filter(~bad))
     if not any(len(rows) for rows in kept):
-        raise nothing_left(path, "Azure request", ImportLog())
+        raise nothing_left(path, "Azure request", report)
     rows = pl.concat(kept)
     calls = rows.select(
         "execution_id",

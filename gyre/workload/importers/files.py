@@ -8,9 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
+from ..findings import Report
 from .log import ImportLog
 
 HEAD_LINES = 20  # lines that a detector looks at
+
+
+def loads(text: bytes) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: it is not JSON, or nested more deeply than Python's reader can follow.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def read_json(path: Path) -> Any:
@@ -20,7 +33,7 @@ def read_json(path: Path) -> Any:
         InputError: the file cannot be read or is not JSON.
     """
     try:
-        return json.loads(path.read_bytes())
+        return loads(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     except ValueError as error:
@@ -39,7 +52,7 @@ def json_lines(path: Path, log: ImportLog) -> Iterator[tuple[int, dict[str, Any]
                 if not line.strip():
                     continue
                 try:
-                    value = json.loads(line)
+                    value = loads(line)
                 except ValueError:
                     value = None
                 if isinstance(value, dict):
@@ -58,7 +71,7 @@ def head_objects(path: Path) -> list[dict[str, Any]]:
         with path.open("rb") as lines:
             for _, line in zip(range(HEAD_LINES), lines, strict=False):
                 try:
-                    value = json.loads(line)
+                    value = loads(line)
                 except ValueError:
                     continue
                 if isinstance(value, dict):
@@ -70,10 +83,10 @@ def head_objects(path: Path) -> list[dict[str, Any]]:
 
 def json_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file, for detection; empty if it holds none. Files of other formats are not read whole."""
-    if path.suffix in (".jsonl", ".csv", ".parquet"):
+    if path.suffix in (".jsonl", ".csv", ".parquet") or not path.is_file():
         return {}
     try:
-        value = json.loads(path.read_bytes())
+        value = loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -86,8 +99,8 @@ def files_below(path: Path, suffix: str) -> list[Path]:
     return [path]
 
 
-def nothing_left(path: Path, what: str, log: ImportLog) -> InputError:
-    """The error for a source in which no usable record is left."""
-    lines = log.report().lines()
+def nothing_left(path: Path, what: str, report: Report) -> InputError:
+    """The error for a source in which no usable record is left; the first finding says why."""
+    lines = report.lines()
     reason = f" ({lines[0]})" if lines else ""
     return InputError(f"{path}: holds no {what}{reason}; check the file or name another format with --format")

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ..findings import Report
+from ..findings import Places, Report
 from ..schema import Quality, Relation, Role, WaitKind
 from ..trace import Trace
 from .assemble import assemble
@@ -121,7 +121,8 @@ def _requests(entries: list[Any], file: Path, log: ImportLog) -> list[_Request]:
             pending.extend((request, inner) for request in entry["requests"])
             threads += 1
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            log.skip(file.name, "bad_request", "a request lacks a usable field", row=number, example=repr(error))
+            says = "a request lacks a usable field"
+            log.skip(file.name, "bad_request", says, row=number, places=Places.ENTRIES, example=repr(error))
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..findings import ROWS_SHOWN, Finding, Kind, Report
+from ..findings import ROWS_SHOWN, Finding, Kind, Places, Report
 
 
 @dataclass(slots=True)
@@ -13,6 +13,7 @@ class _Tally:
     count: int = 0
     rows: list[int] = field(default_factory=list)
     example: str = ""
+    places: Places = Places.TABLE_ROWS
 
 
 class ImportLog:
@@ -21,9 +22,19 @@ class ImportLog:
     def __init__(self) -> None:
         self._tallies: dict[tuple[Kind, str, str], _Tally] = {}
 
-    def skip(self, origin: str, rule: str, says: str, *, row: int | None = None, example: str = "") -> None:
-        """A record of file `origin` that could not be read and is left out; `row` is its line, from 1."""
+    def skip(
+        self,
+        origin: str,
+        rule: str,
+        says: str,
+        *,
+        row: int | None = None,
+        places: Places = Places.FILE_LINES,
+        example: str = "",
+    ) -> None:
+        """A record of file `origin` that could not be read and is left out; `row` is its place, as `places` counts."""
         tally = self._tally(Kind.SKIPPED, origin, rule, says=says, count=1, example=example)
+        tally.places = places
         if row is not None and len(tally.rows) < ROWS_SHOWN:
             tally.rows.append(row)
 
@@ -41,7 +52,7 @@ class ImportLog:
         """The findings so far."""
         return Report(
             tuple(
-                Finding(kind, table, rule, tally.says, tally.count, tuple(tally.rows), tally.example)
+                Finding(kind, table, rule, tally.says, tally.count, tuple(tally.rows), tally.example, tally.places)
                 for (kind, table, rule), tally in self._tallies.items()
             )
         )

@@ -46,7 +46,7 @@ def read(path: Path) -> tuple[Trace, Report]:
     log = ImportLog()
     drafts = [draft for file in files_below(path, ".jsonl") for draft in _sessions(file, log)]
     if not drafts:
-        raise nothing_left(path, "Mooncake request", log)
+        raise nothing_left(path, "Mooncake request", log.report())
     chained = sum(len(draft.calls) - 1 for draft in drafts)
     log.assume(
         "calls", "session", "a request that extends the full blocks of an earlier one continues it", count=chained

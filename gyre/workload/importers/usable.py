@@ -33,5 +33,5 @@ def with_calls(
         else:
             log.skip(file.name, rule, says)
     if not kept:
-        raise nothing_left(source, what, log)
+        raise nothing_left(source, what, log.report())
     return kept

@@ -15,6 +15,7 @@ TITLES: Final[dict[str, tuple[str, str]]] = {
     "sum_output_tokens": ("sum of outputs", "tokens"),
     "longest_context_tokens": ("longest context", "tokens"),
     "first_input_tokens": ("first input", "tokens"),
+    "first_wait_s": ("first wait", "s"),
     "output_tokens_per_call": ("output a call", "tokens"),
     "growth_tokens_per_call": ("new input a call", "tokens"),
     "tool_wait_s_per_call": ("tool wait a call", "s"),

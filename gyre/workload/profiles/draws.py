@@ -15,12 +15,16 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtri
 
+from ...errors import InputError
 from ..program import FloatArray, Int64Array
+from .bounds import MOST_CALLS
 from .profile import Profile, Reward
 
 EFFECTS: Final = ("calls", "input_tokens", "growth_tokens", "output_tokens", "tool_wait_s")
+DRAWN_EFFECTS: Final = (*EFFECTS, "first_wait_s")  # a first wait has the normals of the tool waits
 COLUMNS: Final = ("growth", "output", "wait", "retry", "context_after")  # uniforms of a turn
 BLOCK: Final = 256
+MOST_TURNS: Final = 20_000_000  # of a workload: beyond, its draws would not fit into memory
 SCALARS: Final = ("setup", "scoring", "setup_failed", "scoring_failed", "outlier")  # uniforms of an execution
 
 
@@ -53,26 +57,36 @@ class _Member:
 
 
 def draw(profile: Profile, *, groups: int, seed: int) -> Draws:
-    """Draws of `groups` groups of `profile.training.group_size` executions each."""
+    """Draws of `groups` groups of `profile.training.group_size` executions each.
+
+    Raises:
+        InputError: the workload would have more than `MOST_TURNS` turns.
+    """
+    _within_reach(groups * profile.training.group_size, profile)
     members: list[_Member] = []
     rewards: list[FloatArray] = []
     size = profile.training.group_size
     effects = _group_normals(groups, seed)
+    turns = 0
     for group in range(groups):
         rng = np.random.default_rng(np.random.SeedSequence([seed, group]))
         group_normal = effects[group]
         with_sub_agents = bool(rng.random() < profile.sub_agents.group_share)
         rewards.append(_rewards(profile.reward, size, rng))
-        members.extend(
-            _member(
-                profile,
-                group_normal,
-                with_sub_agents,
-                np.random.default_rng(np.random.SeedSequence([seed, group, 1 + member])),
-            )
-            for member in range(size)
-        )
+        for member in range(size):
+            member_rng = np.random.default_rng(np.random.SeedSequence([seed, group, 1 + member]))
+            members.append(_member(profile, group_normal, with_sub_agents, member_rng))
+            turns += len(members[-1].uniform)
+            _within_reach(turns, profile)
     return _gather(members, np.concatenate(rewards))
+
+
+def _within_reach(turns: int, profile: Profile) -> None:
+    if turns > MOST_TURNS:
+        raise InputError(
+            f"profile {profile.name}: the workload drawn would have more than {MOST_TURNS:,} calls; draw fewer groups, "
+            "or lower calls.median, calls.cap, sub_agents or training.group_size"
+        )
 
 
 def _group_normals(groups: int, seed: int) -> FloatArray:
@@ -90,9 +104,12 @@ def _member(profile: Profile, group_normal: FloatArray, with_sub_agents: bool, r
     sigma_group, sigma_member = _sigmas(profile)
     if scalars[SCALARS.index("outlier")] < profile.calls.outlier_share:
         sigma_member[EFFECTS.index("calls")] = profile.calls.sigma_outlier
-    effects = sigma_group * group_normal + sigma_member * rng.standard_normal(len(EFFECTS))
+    member_normal = rng.standard_normal(len(EFFECTS))
+    effects = np.append(
+        sigma_group * group_normal + sigma_member * member_normal, _first_wait(profile, group_normal, member_normal)
+    )
     length = profile.calls.median * np.exp(effects[0] + profile.calls.sigma * rng.standard_normal())
-    main_turns = max(1, round(min(length, profile.calls.cap or np.inf)))
+    main_turns = max(1, round(min(length, profile.calls.cap or MOST_CALLS, MOST_CALLS)))
     spawn_turn, sub_turns = _sub_agents(profile, main_turns, rng) if with_sub_agents else (_NONE, _NONE)
     turns = np.concatenate([[main_turns], sub_turns])
     return _Member(
@@ -112,9 +129,24 @@ def _sub_agents(profile: Profile, main_turns: int, rng: np.random.Generator) -> 
     """Spawning turn and number of turns of each sub-agent. The last turn spawns none: none could wait for them."""
     settings = profile.sub_agents
     spawning = np.flatnonzero(rng.random(main_turns)[:-1] < settings.per_call)
-    spawn_turn = np.repeat(spawning, rng.geometric(1.0 / settings.width, len(spawning)))
+    spawned = rng.geometric(1.0 / settings.width, len(spawning))
+    _within_reach(int(spawned.sum()), profile)
+    spawn_turn = np.repeat(spawning, spawned)
     length = settings.calls.median * np.exp(settings.calls.sigma * rng.standard_normal(len(spawn_turn)))
-    return spawn_turn, np.maximum(1, np.rint(np.minimum(length, settings.calls.cap or np.inf))).astype(np.int64)
+    length = np.minimum(length, min(settings.calls.cap or MOST_CALLS, MOST_CALLS))
+    _within_reach(int(length.sum()), profile)
+    return spawn_turn, np.maximum(1, np.rint(length)).astype(np.int64)
+
+
+def _first_wait(profile: Profile, group_normal: FloatArray, member_normal: FloatArray) -> float:
+    """Effect on the wait before the first call, from the normals of the tool waits: a slow task is slow from the start.
+
+    Normals of its own would change every draw of the profiles that have no such wait.
+    """
+    law, normal = profile.first_wait_s, EFFECTS.index("tool_wait_s")
+    if law is None:
+        return 0.0
+    return float(law.sigma_group * group_normal[normal] + law.sigma_member * member_normal[normal])
 
 
 def _sigmas(profile: Profile) -> tuple[FloatArray, FloatArray]:
@@ -140,7 +172,7 @@ def _gather(members: list[_Member], reward: FloatArray) -> Draws:
     threads = np.array([len(member.turns) for member in members])
     first_thread = np.cumsum(threads) - threads
     return Draws(
-        effect={name: effects[:, column] for column, name in enumerate(EFFECTS)},
+        effect={name: effects[:, column] for column, name in enumerate(DRAWN_EFFECTS)},
         scalar={name: scalars[:, column] for column, name in enumerate(SCALARS)},
         reward=reward,
         thread_execution=np.repeat(np.arange(len(members)), threads),

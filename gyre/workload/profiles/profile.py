@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, m
 
 from ...errors import InputError
 from ...toml_file import parse_toml, read_toml, toml_names, validated
+from .bounds import out_of_bounds
 
 _BUNDLED: Final = files("gyre.traces")
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -145,6 +146,7 @@ class Profile(_Table):
     growth_tokens: TwoPart  # new input of a later call: what tools and the harness added
     output_tokens: TwoPart
     tool_wait_s: TwoPart  # from the end of a call to the start of the next
+    first_wait_s: TwoPart | None = None  # from the end of set-up to the start of the first call; None: no wait
     setup_s: Lognormal
     scoring_s: Lognormal
     reward: Reward
@@ -158,6 +160,13 @@ class Profile(_Table):
     def _compaction_shrinks(self) -> Self:
         if self.compaction and self.compaction.context_after_tokens.median >= self.compaction.threshold_tokens:
             raise ValueError("compaction.context_after_tokens.median must be below compaction.threshold_tokens")
+        return self
+
+    @model_validator(mode="after")
+    def _is_bounded(self) -> Self:
+        fault = out_of_bounds(self.model_dump(exclude_none=True))
+        if fault:
+            raise ValueError(fault)
         return self
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..program import FloatArray, Int64Array
+from .bounds import MOST_TOKENS
 from .contexts import grow
 from .draws import COLUMNS, Draws
 from .profile import Compaction, Profile
@@ -26,7 +27,7 @@ class Turns:
     thread: Int64Array  # T
     input_tokens: Int64Array  # T
     output_tokens: Int64Array  # T
-    wait_s: FloatArray  # T, before the turn; 0 at a thread's first
+    wait_s: FloatArray  # T, before the turn; 0 at the first of a sub-agent's thread
     compacted: npt.NDArray[np.bool_]  # T: a summary comes before the turn
     summary_tokens: Int64Array  # T, output of that summary; read where compacted
     retried: npt.NDArray[np.bool_]  # T: the turn fails once and is sent again
@@ -46,6 +47,10 @@ def turns_of(draws: Draws, profile: Profile) -> Turns:
     output = _tokens(drawn("output_tokens", "output"))
     wait = drawn("tool_wait_s", "wait")
     wait[first] = 0.0
+    if profile.first_wait_s is not None:
+        opening = first[draws.thread_number == 0]  # E: an execution's main thread comes first
+        effect = draws.effect["first_wait_s"]
+        wait[opening] = two_part_quantile(profile.first_wait_s, uniform["wait"][opening], effect)
     contexts = grow(
         first,
         _first_inputs(draws, profile),
@@ -91,4 +96,4 @@ def _room(compaction: Compaction) -> int:
 
 
 def _tokens(value: FloatArray) -> Int64Array:
-    return np.maximum(1, np.rint(value)).astype(np.int64)
+    return np.clip(np.rint(value), 1, MOST_TOKENS).astype(np.int64)
