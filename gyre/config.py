@@ -92,7 +92,6 @@ class TrainingSettings(_Settings):
     score_attempts: int = Field(default=3, ge=1, description="evaluations tried before an execution is dropped")
     min_group_members: int = Field(default=2, ge=1, description="fewest members with a valid score in a group")
 
-
     @model_validator(mode="after")
     def _members_within_group(self) -> Self:
         if self.group_size > 1 and self.min_group_members > self.group_size:

@@ -11,11 +11,17 @@ from gyre.workload.program import Program
 from .draws import generator
 
 
+def ungrouped(program: Program) -> bool:
+    """Whether no two executions of a workload are of one group."""
+    return len(np.unique(program.group)) == program.executions
+
+
 class GroupSampler:
     """Maps the n-th dispatched group to N rows of a program, by seed alone, so that every policy sees the same groups.
 
     Groups come in epochs: each holds every group of the workload once. A recorded group with more than N members gives
-    N of them; one with fewer gives all of them and repeats some, drawn with replacement.
+    N of them; one with fewer gives all of them and repeats some, drawn with replacement. A workload without groups,
+    each of one member, is cut into groups of N at random.
     """
 
     def __init__(
@@ -24,11 +30,19 @@ class GroupSampler:
         self._size = group_size
         self._seed = seed
         self._order = order
-        by_group = np.argsort(program.group, kind="stable")
-        counts = np.bincount(program.group, minlength=len(program.group_ids))
-        self._members = [rows for rows in np.split(by_group, np.cumsum(counts)[:-1]) if len(rows)]
+        self._members = self._grouped(program)
         self._epoch = -1
         self._permutation: npt.NDArray[np.int64] = np.arange(len(self._members))
+
+    def _grouped(self, program: Program) -> list[npt.NDArray[np.int64]]:
+        counts = np.bincount(program.group, minlength=len(program.group_ids))
+        if ungrouped(program) and self._size > 1:
+            rows = np.arange(program.executions)
+            if self._order is GroupOrder.SHUFFLED:
+                rows = generator(self._seed, 2).permutation(rows)
+            return np.array_split(rows, max(1, program.executions // self._size))
+        by_group = np.argsort(program.group, kind="stable")
+        return [rows for rows in np.split(by_group, np.cumsum(counts)[:-1]) if len(rows)]
 
     def rows(self, group: int) -> npt.NDArray[np.int64]:
         """Return the program rows, shape (N,), of the group dispatched as number `group` (from 0)."""

@@ -171,6 +171,7 @@ def _notes(plan: dict[str, Any], results: Sequence[Any], planned: int) -> list[s
         for label, keys in own.items()
         if "train_cells" in keys and "train_cells" not in asked[label]
     ]
+    notes += dict.fromkeys(note for run in results for note in run.summary.extra.get("notes", ()))
     finished = sum(run.summary.complete for run in results)
     if finished < planned:
         notes.append(f"Stopped early: {finished} of {planned} runs are complete; --resume goes on.")

@@ -84,7 +84,7 @@ def _run(settings: Any, label: str, out: Path | None, resume: bool, as_json: boo
     if as_json:
         click.echo(result.summary.to_json(), nl=False)
     else:
-        Console().print(comparison_table(compare_runs([result])))
+        Console().print(comparison_table(compare_runs([result], notes=result.summary.extra.get("notes", ()))))
         if out is not None:
             click.echo(f"report: {out / 'report.html'}   timeline for ui.perfetto.dev: {out / 'timeline.json'}")
     return result.summary.complete

@@ -23,7 +23,8 @@ from ..sim.matched import (
     with_measured_staleness,
 )
 from ..sim.run import Run, check, load_cell
-from ..workload.load import load_program
+from ..sim.sampler import ungrouped
+from ..workload.load import load_program, repeated_groups
 
 program_of = lru_cache(maxsize=1)(load_program)  # the runs of one seed share their workload
 
@@ -112,7 +113,23 @@ def _result(task: Task, follower: _Follower) -> RunResult:
     bound = None
     if found is not None:
         bound = Bound(lower_bound_s=found.seconds, fraction=found.fraction(record.wall_s), binding=found.term.value)
-    return RunResult(record, summarize(record, policy=task.label, seed=task.settings.seed, bound=bound))
+    summary = summarize(
+        record, policy=task.label, seed=task.settings.seed, bound=bound, extra={"notes": _workload_notes(task.settings)}
+    )
+    return RunResult(record, summary)
+
+
+def _workload_notes(settings: RunSettings) -> list[str]:
+    """Say where groups had to be made up."""
+    program, size = program_of(settings.workload, settings.training, settings.seed), settings.training.group_size
+    if ungrouped(program) and size > 1:
+        return [f"The workload has no groups: {size} executions at a time, drawn at random, stand for one."]
+    repeated = repeated_groups(program, size)
+    if repeated == 0:
+        return []
+    return [
+        f"{repeated} of {len(program.group_ids)} groups have fewer than {size} executions: some are replayed twice."
+    ]
 
 
 def _finished(task: Task) -> RunResult | None:

@@ -30,7 +30,9 @@ class PolicySettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    phi: float = Field(default=0.5, ge=0, le=10_000, description="depth of dispatch beyond one burst, in batches of B groups")
+    phi: float = Field(
+        default=0.5, ge=0, le=10_000, description="depth of dispatch beyond one burst, in batches of B groups"
+    )
     mu: int = Field(default=2, ge=1, le=10_000, description="steps in a burst, between two publishes")
     streaming: bool = Field(default=False, description="train a group's samples as soon as the group is ready")
     dispatch: Dispatch = Field(default=Dispatch.BOUNDARY, description="when new groups are dispatched")

@@ -104,10 +104,14 @@ class MicroStepLog:
         self._rows: list[tuple[int, int, int, float, float, int, bool]] = []
 
     def claim(self, now_s: float, key: tuple[int, int, int], tokens: int) -> bool:
-        """A cell took a micro-step; `key` is (cell, step, micro-step). False if it holds one already."""
-        free = all(held[0] != key[0] for held in self._running)
+        """A cell took a micro-step; `key` is (cell, step, micro-step). False if it holds it already."""
+        free = key not in self._running
         self._running[key] = (now_s, tokens)
         return free
+
+    def holds(self, step: int) -> bool:
+        """Whether a micro-step of `step` is taken and not returned."""
+        return any(key[1] == step for key in self._running)
 
     def done(self, now_s: float, key: tuple[int, int, int]) -> bool:
         """A cell returned it; False if it had not taken it."""
@@ -119,7 +123,14 @@ class MicroStepLog:
 
     def fail(self, now_s: float, cell: int) -> None:
         """A cell was lost with the micro-steps that it had taken."""
-        for key in [key for key in self._running if key[0] == cell]:
+        self._give_up(now_s, [key for key in self._running if key[0] == cell])
+
+    def void(self, now_s: float, step: int) -> None:
+        """A step begins again; what cells had taken of it is of no use."""
+        self._give_up(now_s, [key for key in self._running if key[1] == step])
+
+    def _give_up(self, now_s: float, keys: list[tuple[int, int, int]]) -> None:
+        for key in keys:
             start_s, tokens = self._running.pop(key)
             self._rows.append((*key, start_s, now_s, tokens, False))
 

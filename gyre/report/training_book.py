@@ -52,6 +52,7 @@ class TrainingBook:
             self.steps[entry.step] = StepRow(step=entry.step, opened_s=now_s)
             return
         again.restart()  # the core failed and came back
+        self.micro_steps.void(now_s, entry.step)
         self.lanes.update(now_s, running=False)
 
     def _offer_micro_steps(self, now_s: float, entry: cmd.OfferMicroSteps) -> None:
@@ -64,7 +65,7 @@ class TrainingBook:
         tokens = self.steps[entry.step].tokens.get(entry.micro_step, 0)
         self.lanes.claim(now_s, entry.cell)
         if not self.micro_steps.claim(now_s, (entry.cell, entry.step, entry.micro_step), tokens):
-            self.problems["micro-step claimed by a cell that had not returned one"] += 1
+            self.problems["micro-step claimed twice"] += 1
 
     def _micro_step_done(self, now_s: float, entry: ev.MicroStepDone) -> None:
         if not self.micro_steps.done(now_s, (entry.cell, entry.step, entry.micro_step)):
@@ -77,6 +78,8 @@ class TrainingBook:
         self.steps[entry.step].closed_s = now_s
 
     def _apply_update(self, now_s: float, entry: cmd.ApplyUpdate) -> None:
+        if self.micro_steps.holds(entry.step):
+            self.problems["update without all micro-steps returned"] += 1
         self.steps[entry.step].applied_s = now_s
         self.lanes.update(now_s, running=True)
 

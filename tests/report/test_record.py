@@ -14,7 +14,7 @@ from report_toy import Toy, toy_journal
 from gyre import commands as cmd
 from gyre import events as ev
 from gyre.cluster import CellState
-from gyre.journal import Entry
+from gyre.journal import Entry, Header
 from gyre.report.record import RunRecord, RunRecorder, record_run
 
 
@@ -219,6 +219,22 @@ def test_a_line_lost_or_doubled_is_noticed(seed: int) -> None:
     lost = [index for index in places if not record_run([*journal[:index], *journal[index + 1 :]]).problems]
     assert doubled == []
     assert len(lost) < len(places) / 4
+
+
+def test_a_step_that_begins_again_ends_what_cells_held_of_it() -> None:
+    """The core fails while cell 1 holds a micro-step: it never returns, and is no fault of the journal."""
+    journal: list[Header | Entry] = [HEADER, ev.RunStarted(0.0, CELLS)]
+    journal += [cmd.DispatchGroup(0.0, 0, 0, (0,)), cmd.StartExecution(0.0, 0)]
+    journal += [ev.ExecutionStarted(0.0, 0, 0), ev.ExecutionFinished(1.0, 0, "completed", ((0, 9),))]
+    journal += [cmd.ScoreExecution(1.0, 0, 0), ev.ExecutionScored(1.0, 0, True, 1.0, (9,))]
+    offer = cmd.OfferMicroSteps(2.0, 0, 0, 0, 0, ((9,),))
+    journal += [cmd.OpenStep(2.0, 0), offer, ev.MicroStepClaimed(2.0, 1, 0, 0), ev.CellFailed(3.0, 0)]
+    again: list[Entry] = [cmd.OpenStep(5.0, 0), replace(offer, time_s=5.0), ev.MicroStepClaimed(5.0, 1, 0, 0)]
+    journal += [ev.CellJoined(4.0, 0), *again, ev.MicroStepDone(7.0, 1, 0, 0), cmd.ApplyUpdate(7.0, 0)]
+    found = record_run(journal)
+    assert found.problems == {}
+    spans = found.micro_steps.select("start_s", "end_s", "returned").rows()
+    assert spans == [(2.0, 5.0, False), (5.0, 7.0, True)]
 
 
 def test_an_empty_journal_gives_empty_tables() -> None:

@@ -24,8 +24,8 @@ class Samples:
 
     `executions`: execution, group (integers), cut (true where a time-out or the record's end cut it short), main_calls,
         calls, unique_tokens, sum_input_tokens, sum_output_tokens, longest_context_tokens, first_input_tokens,
-        first_wait_s, sub_agents, model_s, setup_s, scoring_s, wall_s, reward, exact_tokens (false where counts of tokens
-        are inferred), only_duration (true where the tokens are placeholders); executions without calls are left out.
+        first_wait_s, sub_agents, model_s, setup_s, scoring_s, wall_s, reward, exact_tokens (false where counts of
+        tokens are inferred), only_duration (true where tokens are placeholders); executions without calls are left out.
     `turns`: execution, output_tokens, growth_tokens, tool_wait_s (null where the quantity is not defined), wait_s,
         wait_kind; summaries and failed attempts are left out.
     `compactions`: execution, context_before_tokens, context_after_tokens, summary_tokens (null where not recorded).

@@ -27,25 +27,19 @@ from ..profiles.profile import (
     Training,
     TwoPart,
 )
-from ..program import FloatArray
 from ..schema import Outcome, Relation
 from ..trace import Trace
-from .laws import FEWEST_IN_TAIL, fit_correlated, fit_lognormal, fit_two_part, fit_two_part_members
+from .laws import FEWEST_IN_TAIL, fit_correlated, fit_lognormal, fit_two_part
 from .outliers import fit_mixture
 from .rewards import fit_reward
+from .surroundings import RESOLUTION_S, TAIL_QUANTILE, fit_first_wait, fit_scoring, fit_setup, positive
 
 FEWEST_EXECUTIONS: Final = 2
 FEWEST_EXACT: Final = 50  # executions with exact counts of tokens, from which on the others are left out
 FEW_CUT: Final = 0.02  # above this share of executions cut short, their bounds would pass for members that are alike
 LONG_WAIT_S: Final = 60.0  # published shares of tool time are given for waits above a minute
-TAIL_QUANTILE: Final = 0.99  # where the tail begins otherwise
-RESOLUTION_S: Final = 0.001
 SIGNIFICANT_DIGITS: Final = 4
 NO_LAW: Final = TwoPart(median=1.0)
-# Used where the trace does not hold the quantity.
-PUBLISHED_SETUP_S: Final = Lognormal(median=6.6, sigma=2.093, cap=5797.0)  # p50 6.6 s, p99 858 s
-PUBLISHED_SCORING_S: Final = Lognormal(median=5.0, sigma=1.366, cap=600.0)  # p50 5 s, p99 120 s
-NO_SETUP_S: Final = Lognormal(median=RESOLUTION_S, cap=RESOLUTION_S)
 MEASURED_SUMMARY_TOKENS: Final = Lognormal(median=11_700.0, sigma=0.25, cap=30_000.0)
 ASSUMED_NOMINAL: Final = Nominal(decode_tokens_per_s=60.0, prefill_tokens_per_s=30_000.0)
 DEFAULT_HARDWARE: Final = "qwen3.5-122b-tp8"
@@ -87,9 +81,9 @@ def fit_profile(trace: Trace, name: str, *, cells: int = DEFAULT_CELLS, hardware
         "growth_tokens": _two_part(taken, "growth_tokens", floor=1.0),
         "output_tokens": _two_part(_exact(taken), "output_tokens", floor=1.0),
         "tool_wait_s": _two_part(taken, "tool_wait_s", floor=RESOLUTION_S, long=LONG_WAIT_S),
-        "first_wait_s": _first_wait(executions, notes),
-        "setup_s": _setup(executions, notes),
-        "scoring_s": _or_published(executions["scoring_s"], PUBLISHED_SCORING_S, "scoring_s", notes),
+        "first_wait_s": fit_first_wait(executions, notes),
+        "setup_s": fit_setup(executions, notes),
+        "scoring_s": fit_scoring(executions, notes),
         "reward": fit_reward(executions, notes),
         "compaction": _compaction(taken, notes),
         "sub_agents": _sub_agents(taken),
@@ -116,8 +110,8 @@ def _notes(trace: Trace, executions: pl.DataFrame) -> dict[str, str]:
     )
     assumed = {
         "training": "Group size: median of the trace's groups. The rest is assumed.",
-        "hardware": "Assumed: a trace does not say what it is to be run on.",
-        "cells": "Assumed: a trace does not say what it is to be run on.",
+        "hardware": "Assumed, or as given to the fit: a trace does not say it.",
+        "cells": "Assumed, or as given to the fit: a trace does not say it.",
     }
     others = ("reward", "compaction", "sub_agents", "failures", "timeouts")
     return assumed | dict.fromkeys((*tables, *others), fitted)
@@ -171,27 +165,6 @@ def _first_inputs(executions: pl.DataFrame) -> Correlated:
     return fit_correlated(value, executions["group"].to_numpy(), cap=float(value.max()))
 
 
-def _first_wait(executions: pl.DataFrame, notes: dict[str, str]) -> TwoPart | None:
-    """The wait before the first call, where most executions have one: a rollout of which only its duration is known."""
-    value = executions["first_wait_s"].to_numpy().astype(np.float64)
-    if np.median(value) <= 0.0:
-        return None
-    notes["first_wait_s"] = notes["calls"]
-    return fit_two_part_members(
-        value,
-        executions["group"].to_numpy(),
-        tail_from=max(float(np.quantile(value, TAIL_QUANTILE)), 2.0 * RESOLUTION_S),
-        floor=RESOLUTION_S,
-    )
-
-
-def _setup(executions: pl.DataFrame, notes: dict[str, str]) -> Lognormal:
-    if executions["only_duration"].all():
-        notes["setup_s"] = "None: the recorded durations are taken to hold it."
-        return NO_SETUP_S
-    return _or_published(executions["setup_s"], PUBLISHED_SETUP_S, "setup_s", notes)
-
-
 def _exact(taken: Samples) -> Samples:
     """The turns whose tokens were counted exactly, where enough executions have them."""
     exact = taken.executions.filter("exact_tokens")["execution"]
@@ -216,30 +189,18 @@ def _two_part(taken: Samples, column: str, *, floor: float, long: float | None =
     )
 
 
-def _or_published(column: pl.Series, published: Lognormal, name: str, notes: dict[str, str]) -> Lognormal:
-    value = _positive(column)
-    if not len(value):
-        notes[name] = "Published for Terminal-Bench (p50, p99); the trace does not hold it."
-        return published
-    return fit_lognormal(value, cap=float(value.max()))
-
-
-def _positive(column: pl.Series) -> FloatArray:
-    return column.drop_nulls().cast(pl.Float64).filter(column.drop_nulls() > 0).to_numpy()
-
-
 def _compaction(taken: Samples, notes: dict[str, str]) -> Compaction | None:
     rows = taken.compactions
     if rows.is_empty():
         return None
-    after = _positive(rows["context_after_tokens"])
-    summary = _positive(rows["summary_tokens"])
+    after = positive(rows["context_after_tokens"])
+    summary = positive(rows["summary_tokens"])
     if not len(summary):
         notes["compaction"] += (
             " Its summary calls are not in the trace: length as measured elsewhere (Claude Code, p50)."
         )
     return Compaction(
-        threshold_tokens=round(float(np.median(_positive(rows["context_before_tokens"])))),
+        threshold_tokens=round(float(np.median(positive(rows["context_before_tokens"])))),
         summary_tokens=fit_lognormal(summary, cap=float(summary.max())) if len(summary) else MEASURED_SUMMARY_TOKENS,
         context_after_tokens=fit_lognormal(after, cap=float(after.max())),
     )
@@ -251,7 +212,7 @@ def _sub_agents(taken: Samples) -> SubAgents:
     executions = taken.executions
     groups = executions.group_by("group").agg(uses=(pl.col("sub_agents") > 0).any())
     users = executions.filter(pl.col("group").is_in(groups.filter("uses")["group"].implode()))
-    calls, first = _positive(taken.sub_agents["calls"]), _positive(taken.sub_agents["input_tokens"])
+    calls, first = positive(taken.sub_agents["calls"]), positive(taken.sub_agents["input_tokens"])
     return SubAgents(
         group_share=float(groups["uses"].to_numpy().mean()),
         per_call=min(1.0, len(taken.spawns) / max(1, int(users["main_calls"].sum()))),
