@@ -15,8 +15,8 @@ from gyre.policies import AsyncSettings, Dispatch
 
 from .run import Run, check
 
-SPLIT_STEPS: Final = 12  # steps that each split of `async` is tried for
-STALENESS_STEPS: Final = 16  # steps over which staleness is measured, the first half of them to fill the queue
+SPLIT_STEPS: Final = 8  # steps that each split of `async` is tried for
+STALENESS_STEPS: Final = 12  # steps of a pilot beside twice those that fill the queue; the second half is measured
 STALENESS_TOLERANCE: Final = 0.05  # versions
 MOST_CORRECTIONS: Final = 4
 ENTRIES_BETWEEN_LOOKS: Final = 256
