@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -20,7 +19,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from ..errors import InputError
 from ..report import RunResult
 from ..sim.matched import leaves_split_open
-from .tasks import Task, run_task
+from .interrupt import Interrupt, interruptible
+from .tasks import StoppedError, Task, run_task
 
 _LOOK_S: Final = 0.1
 
@@ -29,7 +29,8 @@ _shared: dict[str, Any] = {}
 
 
 def _begin(stop: Event, steps: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which asks all workers to stop
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # they reach the parent too, which asks all workers to stop
     sys.stdout = sys.stderr  # what a user's policy prints must not get between the figures
     _shared.update(stop=stop, steps=steps)
 
@@ -71,26 +72,19 @@ def run_all(tasks: Sequence[Task], *, jobs: int | None = None, quiet: bool = Fal
         InputError: a run cannot be made; the others are stopped.
     """
     jobs = min(len(tasks), jobs or os.cpu_count() or 1)
-    with _terminable(), _progress(tasks, quiet) as (progress, bars), contextlib.redirect_stdout(sys.stderr):
+    with (
+        interruptible() as interrupt,
+        _progress(tasks, quiet) as (progress, bars),
+        contextlib.redirect_stdout(sys.stderr),
+    ):
         if jobs == 1:
-            return _one_by_one(tasks, progress, bars)
-        return _side_by_side(tasks, jobs, progress, bars)
+            return _one_by_one(tasks, progress, bars, interrupt)
+        return _side_by_side(tasks, jobs, progress, bars, interrupt)
 
 
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM end the runs as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _one_by_one(tasks: Sequence[Task], progress: Progress, bars: Sequence[TaskID]) -> list[RunResult]:
+def _one_by_one(
+    tasks: Sequence[Task], progress: Progress, bars: Sequence[TaskID], interrupt: Interrupt
+) -> list[RunResult]:
     results: list[RunResult] = []
     for task, bar in zip(tasks, bars, strict=True):
 
@@ -98,10 +92,10 @@ def _one_by_one(tasks: Sequence[Task], progress: Progress, bars: Sequence[TaskID
             progress.update(bar, completed=step)
 
         try:
-            results.append(run_task(task, on_step, lambda: False))
-        except KeyboardInterrupt:
+            results.append(run_task(task, on_step, interrupt))
+        except StoppedError:
             break
-        if not results[-1].summary.complete:
+        if interrupt.asked:
             break
     return results
 
@@ -111,7 +105,9 @@ def _longest_first(tasks: Sequence[Task]) -> list[int]:
     return sorted(range(len(tasks)), key=lambda index: not leaves_split_open(tasks[index].settings))
 
 
-def _side_by_side(tasks: Sequence[Task], jobs: int, progress: Progress, bars: Sequence[TaskID]) -> list[RunResult]:
+def _side_by_side(
+    tasks: Sequence[Task], jobs: int, progress: Progress, bars: Sequence[TaskID], interrupt: Interrupt
+) -> list[RunResult]:
     context = multiprocessing.get_context("spawn")
     stop, steps = context.Event(), context.Array("q", len(tasks), lock=False)
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(stop, steps)) as executor:
@@ -119,19 +115,24 @@ def _side_by_side(tasks: Sequence[Task], jobs: int, progress: Progress, bars: Se
         futures: list[Future[RunResult]] = [submitted[index] for index in range(len(tasks))]
         pending = set(futures)
         try:
-            while pending:
+            while pending and not interrupt.asked:
                 done, pending = wait(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
                 for bar, step in zip(bars, steps, strict=True):
                     progress.update(bar, completed=step)
                 for future in done:
                     future.result()
-        except BaseException as error:
-            stop.set()
-            executor.shutdown(wait=True, cancel_futures=True)
-            if isinstance(error, BrokenProcessPool):
-                raise InputError(
-                    "a worker process was killed (out of memory?); use fewer --jobs, or --resume"
-                ) from error
-            if not isinstance(error, KeyboardInterrupt):
-                raise
-        return [future.result() for future in futures if not future.cancelled() and future.exception() is None]
+        except BrokenProcessPool as error:
+            raise InputError("a worker process was killed (out of memory?); use fewer --jobs, or --resume") from error
+        finally:
+            if pending:
+                stop.set()
+                executor.shutdown(wait=True, cancel_futures=True)
+        return [future.result() for future in futures if not future.cancelled() and _made(future)]
+
+
+def _made(future: Future[RunResult]) -> bool:
+    """Whether a run gave a result; raise what went wrong with it, other than that it was stopped before it began."""
+    error = future.exception()
+    if error is not None and not isinstance(error, StoppedError | BrokenProcessPool):
+        raise error
+    return error is None

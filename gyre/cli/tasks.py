@@ -69,14 +69,14 @@ class _Follower:
 
 
 def run_task(task: Task, on_step: Callable[[int], None], stopped: Callable[[], bool]) -> RunResult:
-    """Make one run and return its result: complete or, if `stopped` said so or Ctrl-C came, partial.
+    """Make one run and return its result: complete or, if `stopped` said so, partial.
 
     With a folder, the journal is written as the run goes and the rest at its end; a finished run that stands there is
     read instead of made again.
 
     Raises:
         InputError: the settings cannot work, or the folder cannot be written.
-        StoppedError, KeyboardInterrupt: it was stopped before the run itself had begun.
+        StoppedError: it was stopped before the run itself had begun.
     """
 
     def look() -> None:
@@ -99,7 +99,7 @@ def run_task(task: Task, on_step: Callable[[int], None], stopped: Callable[[], b
         writer = None if folder is None else folder.open_journal()
         follower = _Follower(RunRecorder(), ConsumedGroups(run), writer, on_step, look)
         follower.recorder.add(Header(header))
-        with suppress(StoppedError, KeyboardInterrupt):
+        with suppress(StoppedError):
             run.simulate(follower)
         result = _result(replace(task, settings=run.settings), follower)
         if folder is not None:

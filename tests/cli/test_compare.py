@@ -212,6 +212,20 @@ def test_dry_run_prints_settings_and_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_stop_before_any_run_has_begun(lengths: Path, tmp_path: Path, jobs: int, number: signal.Signals) -> None:
+    out = tmp_path / "out"
+    command = ("compare", "--trace", lengths, *SMALL, "--out", out, "--jobs", jobs)
+    process = run_in_background(*command)
+    wait_for(out / "settings.toml", process)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    assert gyre(*command, "--resume").exit_code == 0
+
+
 def test_workers_end_with_their_parent(lengths: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = run_in_background("compare", "--trace", lengths, *SMALL, "--steps", 100_000, "--out", out, "--jobs", 2)
