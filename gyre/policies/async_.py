@@ -20,7 +20,7 @@ class AsyncSettings(PolicySettings):
     train_cells: int | None = Field(
         default=None,
         ge=1,
-        description="cells that always train; left out: chosen by trying every split in the simulator",
+        description="cells that always train; left out: chosen by trying splits in the simulator",
     )
 
 

@@ -36,7 +36,7 @@ def staleness(journal: Sequence[Any]) -> list[int]:
 
 @pytest.mark.parametrize(("eta", "period_s"), [(0, 14.0), (1, 7.0), (2, 14 / 3), (3, 4.0), (5, 4.0)])
 def test_bounded_staleness_period_is_the_closed_form(eta: int, period_s: float) -> None:
-    """SIMULATION.md 2.3: C 64, B 16, L 10, T 4: period max(T, B*L/C, (L + T)/(eta + 1)), staleness exactly eta."""
+    """Bounded staleness: C 64, B 16, L 10, T 4: period max(T, B*L/C, (L + T)/(eta + 1)), staleness exactly eta."""
     controller = make("async", steps=120, groups=16, size=1, phi=eta, mu=1)
     controller.settings = ControllerSettings(steps=120, groups_per_step=16, group_size=1, micro_step_tokens=10**9)
     cluster = LoopCluster(controller, cells(2, 64), lambda _: 10.0, train_s_per_token=4.0 / 1600)
@@ -48,7 +48,7 @@ def test_bounded_staleness_period_is_the_closed_form(eta: int, period_s: float) 
 
 @pytest.mark.parametrize("eta", [0, 1, 2, 3, 5])
 def test_bounded_staleness_when_serving_binds(eta: int) -> None:
-    """SIMULATION.md 2.3 with C 16: 14 at eta 0, else 10."""
+    """The same with C 16: 14 at eta 0, else 10."""
     controller = make("async", steps=120, groups=16, size=1, phi=eta, mu=1)
     cluster = LoopCluster(controller, cells(2, 16), lambda _: 10.0, train_s_per_token=4.0 / 1600)
     updates = [entry.time_s for entry in cluster.run() if isinstance(entry, ev.UpdateApplied)]
@@ -58,7 +58,7 @@ def test_bounded_staleness_when_serving_binds(eta: int) -> None:
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 @pytest.mark.parametrize(("phi", "mu"), [(0, 1), (1, 1), (0.5, 2), (1, 3), (2.25, 4)])
 def test_mean_staleness_of_boundary_dispatch(policy: str, phi: float, mu: int) -> None:
-    """SIMULATION.md 2.10: phi + (mu - 1)/2 whatever the lengths, over whole bursts once the queue is filled."""
+    """Boundary dispatch: phi + (mu - 1)/2 whatever the lengths, over whole bursts once the queue is filled."""
     rng = random.Random(7)
     lengths = [rng.lognormvariate(0, 1) for _ in range(100_000)]
     controller = make(policy, steps=600 * mu, groups=4, size=2, phi=phi, mu=mu)
