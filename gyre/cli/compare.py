@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from .settings import base_settings, refuse_resume_of_nothing, split_label, with_variant, workload_options
+from .settings import CommonOptions, common_options, split_label, with_variant
 
 _DEFAULT_POLICIES: Final = ("colocate", "async", "elastic")
 _DEFAULT_STALENESS: Final = 1.0
@@ -25,7 +25,7 @@ _PUBLISHED: Final[dict[str, dict[str, float]]] = {
 
 
 @click.command()
-@workload_options
+@common_options
 @click.option(
     "--policy",
     "policies",
@@ -46,18 +46,8 @@ _PUBLISHED: Final[dict[str, dict[str, float]]] = {
 )
 @click.option("--jobs", type=click.IntRange(1), help="Runs at once.  [default: all cores]")
 def compare(
+    common: CommonOptions,
     *,
-    profile: str | None,
-    trace: Path | None,
-    settings_file: Path | None,
-    overrides: tuple[str, ...],
-    steps: int | None,
-    cells: int | None,
-    hardware: str | None,
-    out: Path | None,
-    resume: bool,
-    as_json: bool,
-    dry_run: bool,
     policies: tuple[str, ...],
     staleness: float | None,
     unmatched: bool,
@@ -71,13 +61,11 @@ def compare(
     """
     from ..errors import InputError
 
-    refuse_resume_of_nothing(out, resume)
     if unmatched and staleness is not None:
         raise InputError("--staleness and --unmatched exclude each other: give one")
     if staleness is not None and math.isnan(staleness):
         raise InputError("--staleness nan: give a number of versions from 0 to 1000")
-    flags = {"training.steps": steps, "cluster.cells": cells, "cluster.hardware": hardware}
-    base = base_settings(profile, trace, settings_file, overrides, flags)
+    base = common.base_settings()
     target = None if unmatched else (_DEFAULT_STALENESS if staleness is None else staleness)
     labels, variants = _variants(base, policies or _DEFAULT_POLICIES, target)
     plan: dict[str, Any] = {
@@ -85,12 +73,12 @@ def compare(
         "seeds": seeds,
         "variants": {label: variant.model_dump(mode="json") for label, variant in zip(labels, variants, strict=True)},
     }
-    if dry_run:
+    if common.dry_run:
         from ..report.settings_file import settings_toml
 
         click.echo(settings_toml(plan), nl=False)
         return
-    _run(plan, labels, variants, base.workload.profile, seeds, out, resume, jobs, as_json)
+    _run(plan, labels, variants, common, seeds, jobs)
 
 
 def _variants(base: Any, policies: Sequence[str], staleness: float | None) -> tuple[list[str], list[Any]]:
@@ -118,15 +106,7 @@ def _variants(base: Any, policies: Sequence[str], staleness: float | None) -> tu
 
 
 def _run(
-    plan: dict[str, Any],
-    labels: list[str],
-    variants: list[Any],
-    profile: str | None,
-    seeds: int,
-    out: Path | None,
-    resume: bool,
-    jobs: int | None,
-    as_json: bool,
+    plan: dict[str, Any], labels: list[str], variants: list[Any], common: CommonOptions, seeds: int, jobs: int | None
 ) -> None:
     from contextlib import ExitStack
 
@@ -135,7 +115,9 @@ def _run(
     from .tasks import Task
 
     with ExitStack() as stack:
-        folder = None if out is None else stack.enter_context(ResultsFolder.create(out, plan, resume=resume))
+        folder = None
+        if common.out is not None:
+            folder = stack.enter_context(ResultsFolder.create(common.out, plan, resume=common.resume))
         tasks = [
             Task(
                 label,
@@ -146,18 +128,20 @@ def _run(
             for seed in range(variants[0].seed, variants[0].seed + seeds)
             for label, variant in zip(labels, variants, strict=True)
         ]
-        results = run_all(tasks, jobs=jobs, quiet=as_json)
+        results = run_all(tasks, jobs=jobs, quiet=common.as_json)
         if not results:
             click.echo("gyre: stopped before a run had begun; --resume goes on", err=True)
             sys.exit(_INTERRUPTED)
         comparison = compare_runs(
             results,
-            published=_PUBLISHED.get(profile or "") if results[0].policy == _DEFAULT_POLICIES[0] else None,
+            published=_PUBLISHED.get(variants[0].workload.profile or "")
+            if results[0].policy == _DEFAULT_POLICIES[0]
+            else None,
             notes=_notes(plan, results, len(tasks)),
         )
         if folder is not None:
             folder.write_comparison(results, comparison)
-    _print(comparison, out, as_json)
+    _print(comparison, common.out, common.as_json)
     if not comparison.complete or len(results) < len(tasks):
         sys.exit(_INTERRUPTED)
 

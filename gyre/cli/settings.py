@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -15,8 +17,6 @@ from ..policies import find_policy
 from ..toml_file import read_toml, validated
 from ..workload.profiles import load_profile, profile_names
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 # What a trace does not say and a profile does. Sizes are those of the published 122B setting.
 _TRACE_DEFAULTS: Final[dict[str, Any]] = {
     "cluster": {"hardware": "qwen3.5-122b-tp8", "cells": 8},
@@ -24,8 +24,36 @@ _TRACE_DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
-def workload_options(command: F) -> F:
-    """Add the options that say what is run, on what, and where results go."""
+@dataclass(frozen=True, slots=True)
+class CommonOptions:
+    """What is run, on what, and where results go: the options that `compare` and `simulate` share."""
+
+    profile: str | None
+    trace: Path | None
+    settings_file: Path | None
+    overrides: tuple[str, ...]
+    steps: int | None
+    cells: int | None
+    hardware: str | None
+    out: Path | None
+    resume: bool
+    as_json: bool
+    dry_run: bool
+
+    def base_settings(self, **more: Any) -> RunSettings:
+        """Resolve the settings of a run without its policy's own keys; `more` sets keys at the top, None: not given.
+
+        Raises:
+            InputError: no or two workloads, an unknown key, an impossible value, an unreadable file.
+        """
+        if self.resume and self.out is None:
+            raise InputError("--resume goes on with what --out holds: give --out DIR")
+        flags = {"training.steps": self.steps, "cluster.cells": self.cells, "cluster.hardware": self.hardware, **more}
+        return base_settings(self.profile, self.trace, self.settings_file, self.overrides, flags)
+
+
+def common_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the shared options to a command, which gets them as its first argument."""
     options = [
         click.argument("profile", required=False),
         click.option("--trace", type=click.Path(path_type=Path), help="Replay a trace folder or a recording instead."),
@@ -41,9 +69,14 @@ def workload_options(command: F) -> F:
         click.option("--json", "as_json", is_flag=True, help="Print figures as JSON."),
         click.option("--dry-run", is_flag=True, help="Print the resolved settings and stop."),
     ]
+
+    @functools.wraps(command)
+    def collected(**values: Any) -> None:
+        command(CommonOptions(**{field.name: values.pop(field.name) for field in fields(CommonOptions)}), **values)
+
     for option in reversed(options):
-        command = option(command)
-    return command
+        collected = option(collected)
+    return collected
 
 
 def base_settings(
@@ -80,12 +113,6 @@ def base_settings(
     for override in overrides:
         values = _merged(values, _nested(*parse_assignment(override)))
     return validated(RunSettings, values, str(settings_file) if settings_file else "settings")
-
-
-def refuse_resume_of_nothing(out: Path | None, resume: bool) -> None:
-    """Raise InputError where --resume has no folder to go on with."""
-    if resume and out is None:
-        raise InputError("--resume goes on with what --out holds: give --out DIR")
 
 
 def _refuse_mix_up(profile: str | None, trace: Path | None) -> None:
