@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -31,16 +32,27 @@ _shared: dict[str, Any] = {}
 def _begin(stop: Event, steps: Any) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # they reach the parent too, which asks all workers to stop
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.stdout = sys.stderr  # what a user's policy prints must not get between the figures
     _shared.update(stop=stop, steps=steps)
+
+
+def _end_with_parent() -> None:
+    """End this worker when its parent is gone, however that ended: nobody is left to take its result or give it work.
+
+    A journal's last line may be torn then; the run is made again by --resume.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # a worker has one
+    parent.join()
+    os._exit(1)
 
 
 def _work(index: int, task: Task) -> RunResult:
     def on_step(step: int) -> None:
         _shared["steps"][index] = step
 
-    parent = os.getppid()
-    return run_task(task, on_step, lambda: _shared["stop"].is_set() or os.getppid() != parent)
+    return run_task(task, on_step, _shared["stop"].is_set)
 
 
 @contextlib.contextmanager

@@ -226,20 +226,34 @@ def test_a_stop_before_any_run_has_begun(lengths: Path, tmp_path: Path, jobs: in
     assert gyre(*command, "--resume").exit_code == 0
 
 
+def children(process: subprocess.Popen[str]) -> list[Path]:
+    """The /proc folders of a process's children."""
+    listed = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [Path("/proc") / child for child in listed.split()]
+
+
+def lives(folder: Path) -> bool:
+    """Whether a process is there and not merely waiting to be reaped."""
+    try:
+        return (folder / "stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc to see the workers")
 def test_workers_end_with_their_parent(lengths: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = run_in_background("compare", "--trace", lengths, *SMALL, "--steps", 100_000, "--out", out, "--jobs", 2)
-    journal = out / "runs" / "colocate-seed0" / "journal.jsonl"
-    wait_for(journal, process)
+    wait_for(out / "runs" / "colocate-seed0" / "journal.jsonl", process)
+    workers = children(process)
+    assert len([worker for worker in workers if lives(worker)]) >= 2
     process.kill()
     process.wait()
-    for _ in range(100):
-        size = journal.stat().st_size
-        time.sleep(0.5)
-        if journal.stat().st_size == size:
-            break
-    else:
-        pytest.fail("a worker goes on writing after its parent was killed")
+    for _ in range(600):
+        if not any(map(lives, workers)):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"still there after their parent was killed: {[worker.name for worker in workers if lives(worker)]}")
 
 
 def run_in_background(*arguments: object) -> subprocess.Popen[str]:

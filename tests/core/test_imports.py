@@ -36,8 +36,6 @@ def test_a_wheel_holds_code_and_data(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     build = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", "tree"]
     made = subprocess.run([*build, str(root)], cwd=tmp_path, capture_output=True, text=True, check=False)
-    if made.returncode and "setuptools" in made.stderr:
-        pytest.skip("setuptools is not in this environment, so that no wheel can be built without the network")
     assert made.returncode == 0, made.stderr
     code = (
         "import sys; sys.path.insert(0, 'tree'); import gyre.sim, gyre.backends; assert 'tree' in gyre.sim.__file__;"
