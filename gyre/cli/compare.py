@@ -115,10 +115,12 @@ def _run(
     from contextlib import ExitStack
 
     from ..report import ResultsFolder, compare_runs
+    from .interrupt import interruptible
     from .pool import run_all
     from .tasks import Task
 
     with ExitStack() as stack:
+        interrupt = stack.enter_context(interruptible())  # before anything is written
         folder = None
         if common.out is not None:
             folder = stack.enter_context(ResultsFolder.create(common.out, plan, resume=common.resume))
@@ -132,7 +134,7 @@ def _run(
             for seed in range(variants[0].seed, variants[0].seed + seeds)
             for label, variant in zip(labels, variants, strict=True)
         ]
-        results = run_all(tasks, jobs=jobs, quiet=common.as_json)
+        results = run_all(tasks, interrupt, jobs=jobs, quiet=common.as_json)
         if not results:
             click.echo("gyre: stopped before a run had begun; --resume goes on", err=True)
             sys.exit(_INTERRUPTED)

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from ..errors import InputError
 from ..report import RunResult
 from ..sim.matched import leaves_split_open
-from .interrupt import Interrupt, interruptible
+from .interrupt import Interrupt
 from .tasks import StoppedError, Task, run_task
 
 _LOOK_S: Final = 0.1
@@ -75,20 +75,18 @@ def _progress(tasks: Sequence[Task], quiet: bool) -> Iterator[tuple[Progress, li
         )
 
 
-def run_all(tasks: Sequence[Task], *, jobs: int | None = None, quiet: bool = False) -> list[RunResult]:
+def run_all(
+    tasks: Sequence[Task], interrupt: Interrupt, *, jobs: int | None = None, quiet: bool = False
+) -> list[RunResult]:
     """Make all runs, `jobs` at once (all cores if left out); return their results in the order of the tasks.
 
-    After Ctrl-C or SIGTERM the runs in work stop and give partial results, those that had not begun none.
+    When `interrupt` is asked, the runs in work stop and give partial results, those that had not begun none.
 
     Raises:
         InputError: a run cannot be made; the others are stopped.
     """
     jobs = min(len(tasks), jobs or os.cpu_count() or 1)
-    with (
-        interruptible() as interrupt,
-        _progress(tasks, quiet) as (progress, bars),
-        contextlib.redirect_stdout(sys.stderr),
-    ):
+    with _progress(tasks, quiet) as (progress, bars), contextlib.redirect_stdout(sys.stderr):
         if jobs == 1:
             return _one_by_one(tasks, progress, bars, interrupt)
         return _side_by_side(tasks, jobs, progress, bars, interrupt)

@@ -46,18 +46,20 @@ def _run(settings: Any, label: str, common: CommonOptions) -> bool:
     from rich.console import Console
 
     from ..report import ResultsFolder, compare_runs, comparison_table
+    from .interrupt import interruptible
     from .pool import run_all
     from .tasks import Task, with_choices_of
 
     out = common.out
     with ExitStack() as stack:
+        interrupt = stack.enter_context(interruptible())  # before anything is written
         folder = None
         if out is not None:
             settings = with_choices_of(out, Task(label, settings))
             folder = stack.enter_context(
                 ResultsFolder.create(out, settings.model_dump(mode="json"), resume=common.resume)
             )
-        results = run_all([Task(label, settings, out)], jobs=1, quiet=common.as_json)
+        results = run_all([Task(label, settings, out)], interrupt, jobs=1, quiet=common.as_json)
         if not results:
             click.echo("gyre: stopped before the run had begun; --resume goes on", err=True)
             return False
