@@ -30,7 +30,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from gyre.workload.program import FloatArray, Int64Array, Program, row_sums
+from gyre.arrays import FloatArray, Int64Array, row_sums
+from gyre.workload.program import Program
 from gyre.workload.schema import Outcome
 
 from .closed_forms import mcnaughton

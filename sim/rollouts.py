@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
+from gyre.arrays import row_sums
 from gyre.commands import DispatchGroup
 from gyre.events import ExecutionFinished, ExecutionScored, ExecutionStarted
-from gyre.workload.program import row_sums
 from gyre.workload.schema import Outcome
 
 from .context import Context

@@ -23,7 +23,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gyre.workload.program import FloatArray, Int32Array, Int64Array, Program
+from gyre.arrays import FloatArray, Int32Array, Int64Array
+from gyre.workload.program import Program
 
 from .hardware_profile import HardwareProfile
 from .serving.compiler import kernel

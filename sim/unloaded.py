@@ -7,8 +7,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from gyre.arrays import FloatArray, Int64Array
 from gyre.workload.critical_path import call_ends, execution_ends
-from gyre.workload.program import FloatArray, Int64Array, Program
+from gyre.workload.program import Program
 
 from .hardware_profile import HardwareProfile
 

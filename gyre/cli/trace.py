@@ -14,8 +14,8 @@ from ..atomic import write_text_atomic
 from ..errors import InputError
 
 if TYPE_CHECKING:
+    from ..arrays import FloatArray
     from ..workload import Report, Trace
-    from ..workload.program import FloatArray
 
 OUT_FOLDER = click.Path(path_type=Path, file_okay=False)
 OUT_FILE = click.Path(path_type=Path, dir_okay=False)

@@ -11,10 +11,10 @@ import polars as pl
 
 from ..atomic import disk_errors, write_atomic, write_text_atomic
 from ..errors import InputError
+from ..folder_lock import FolderLock
 from ..journal import Header
 from .comparison import Comparison, RunResult
 from .journal_file import JournalWriter
-from .lock import FolderLock
 from .page import report_page
 from .settings_file import SETTINGS, as_read, read_settings, settings_toml
 from .trace_events import write_trace_events

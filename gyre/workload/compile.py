@@ -9,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ..arrays import Int32Array, Int64Array, row_starts
 from ..errors import InputError
+from ..role import Role
 from .paths import ContextTrees, selected_paths
-from .program import Int32Array, Int64Array, Program, row_starts
-from .schema import Outcome, Relation, Role
+from .program import Program
+from .schema import Outcome, Relation
 from .threads import join_calls, thread_table
 from .trace import Trace
 

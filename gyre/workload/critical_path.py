@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from .program import FloatArray, Int32Array, Int64Array, Program
+from ..arrays import FloatArray, Int32Array, Int64Array
+from .program import Program
 
 
 def call_ends(program: Program, call_s: FloatArray) -> FloatArray:

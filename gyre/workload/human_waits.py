@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ..arrays import FloatArray
 from ..splitmix import WORD_MASK, mixed
 from .findings import Finding, Kind, Report
-from .program import FloatArray
 from .schema import Quality, WaitKind
 from .trace import Trace
 

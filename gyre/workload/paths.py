@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from .program import Int8Array, Int32Array, Int64Array, row_starts
-from .schema import Relation, Role
+from ..arrays import Int8Array, Int32Array, Int64Array, row_starts
+from ..role import Role
+from .schema import Relation
 
 # Codes are indices into the enumerations, as in `Program`.
 APPEND: Final = list(Relation).index(Relation.APPEND)

@@ -8,17 +8,8 @@ plain turns are one mechanism.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-Int8Array = npt.NDArray[np.int8]
-
-_Summed = TypeVar("_Summed", np.int64, np.float64)
+from ..arrays import FloatArray, Int8Array, Int32Array, Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +53,3 @@ class Program:
     def calls(self) -> int:
         """Number of calls C."""
         return int(self.call_start[-1])
-
-
-def row_starts(counts: npt.NDArray[np.integer]) -> Int64Array:
-    """CSR offsets (R + 1) of rows that hold `counts` (R) values each."""
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
-
-
-def row_sums(values: npt.NDArray[_Summed], starts: Int64Array) -> npt.NDArray[_Summed]:
-    """Sums of `values` over CSR rows, (R,); `starts` holds the R + 1 offsets."""
-    totals = np.concatenate((np.zeros(1, values.dtype), np.cumsum(values)))
-    sums: npt.NDArray[_Summed] = totals[starts[1:]] - totals[starts[:-1]]
-    return sums

@@ -15,17 +15,9 @@ from typing import Final
 
 import polars as pl
 
+from ..role import Role
+
 SCHEMA_VERSION: Final = 1
-
-
-class Role(StrEnum):
-    """What a thread does for its execution."""
-
-    MAIN = "main"
-    MAIN_SUMMARY = "main_summary"
-    SUB_AGENT = "sub_agent"
-    SUB_AGENT_SUMMARY = "sub_agent_summary"
-    SIDE = "side"
 
 
 class Relation(StrEnum):

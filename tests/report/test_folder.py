@@ -22,6 +22,7 @@ from report_journal import HEADER, hand_journal
 from gyre.atomic import write_atomic
 from gyre.cli.report import report
 from gyre.errors import InputError
+from gyre.folder_lock import FolderLock
 from gyre.journal import Header, JournalError, from_line, to_line
 from gyre.report import (
     Bound,
@@ -35,7 +36,6 @@ from gyre.report import (
     summarize,
 )
 from gyre.report.journal_file import JournalReader, JournalWriter, whole_length
-from gyre.report.lock import FolderLock
 from gyre.report.results import TORN_LINE
 
 SETTINGS = {"policy": "elastic", "seed": 7, "limits": {"timeout_s": None}, "list": [1, 2]}
@@ -121,7 +121,7 @@ def test_a_folder_has_one_writer(tmp_path: Path) -> None:
 
 def test_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from gyre.report.lock import FolderLock\n"
+        "import os, sys; from pathlib import Path; from gyre.folder_lock import FolderLock\n"
         "FolderLock(Path(sys.argv[1])); os._exit(1)"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)

@@ -12,10 +12,10 @@ from small_traces import call, sub_agent, trace_of
 from token_trees import TokenCall, Tokens, trained_edges, trees, unique_tokens
 
 from gyre.errors import InputError
+from gyre.role import Role
 from gyre.workload import Program, Trace, validate
 from gyre.workload.compile import compile_program
 from gyre.workload.paths import selected_paths
-from gyre.workload.schema import Role
 
 
 def test_a_plain_turn_is_released_by_the_one_before() -> None:

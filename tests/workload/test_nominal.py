@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 from small_profile import small_profile
 
+from gyre.arrays import FloatArray
 from gyre.workload.description import describe
 from gyre.workload.profiles import load_profile
 from gyre.workload.profiles.generate import generate
 from gyre.workload.profiles.nominal import NominalDurations, nominal_durations
-from gyre.workload.program import FloatArray
 from gyre.workload.trace import Trace
 
 GROUPS = 512  # two blocks of the generator's design

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gyre.role import Role
 from gyre.workload.paths import ContextTrees
-from gyre.workload.schema import Relation, Role
+from gyre.workload.schema import Relation
 
 Tokens = tuple[int, ...]
 

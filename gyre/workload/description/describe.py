@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from ..program import FloatArray
+from ...arrays import FloatArray
 from ..schema import WaitKind
 from ..trace import Trace
 from .samples import Samples, samples

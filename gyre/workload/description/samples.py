@@ -7,8 +7,9 @@ from typing import Final
 
 import polars as pl
 
-from ..program import FloatArray
-from ..schema import Outcome, Quality, Relation, Role, WaitKind
+from ...arrays import FloatArray
+from ...role import Role
+from ..schema import Outcome, Quality, Relation, WaitKind
 from ..trace import Trace
 
 MAIN: Final = (Role.MAIN.value, Role.SIDE.value)

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from ..program import FloatArray, Int64Array
+from ...arrays import FloatArray, Int64Array
 
 FEW: Final = 5
 

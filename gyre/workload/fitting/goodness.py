@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
+from ...arrays import FloatArray
 from ..description import Description, Distribution, describe, distributions_of, samples
 from ..profiles.generate import generate
 from ..profiles.nominal import nominal_durations
 from ..profiles.profile import Profile, Timeouts
-from ..program import FloatArray
 from ..trace import Trace
 
 FEWEST_GROUPS: Final = 400  # regenerated at least, so that the comparison is not the noise of the second sample

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special, stats
 
+from ...arrays import FloatArray, Int64Array
 from ..description.variance import nested_components, variance_components
 from ..profiles.profile import Correlated, Lognormal, TwoPart
-from ..program import FloatArray, Int64Array
 
 ALPHA_RANGE: Final = (0.01, 20.0)
 FEWEST_IN_TAIL: Final = 10

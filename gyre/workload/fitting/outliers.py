@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from ..program import FloatArray, Int64Array
+from ...arrays import FloatArray, Int64Array
 
 ROUNDS: Final = 200
 LEAST_GAIN: Final = 10.0  # in log-likelihood, for two more parameters; beyond any usual criterion

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from ...arrays import FloatArray
 from ..description.variance import variance_components
 from ..profiles.profile import Reward
-from ..program import FloatArray
 
 MOST_LEVELS: Final = 100
 ON_A_LEVEL: Final = 0.95  # share of rewards that must be a multiple of 1 / levels

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from ...arrays import FloatArray
 from ..profiles.profile import Lognormal, TwoPart
-from ..program import FloatArray
 from .laws import fit_lognormal, fit_two_part_members
 
 TAIL_QUANTILE: Final = 0.99  # where the tail begins otherwise

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from ...role import Role
 from ..findings import Places
-from ..schema import Relation, Role, WaitKind
+from ..schema import Relation, WaitKind
 from .drafts import DraftCall, DraftTool
 from .fields import count, count_or_none, epoch_s, mapping, objects, seconds_or_none, text
 from .log import ImportLog

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from ..schema import Relation, Role, WaitKind
+from ...role import Role
+from ..schema import Relation, WaitKind
 from .drafts import DraftCall, DraftTool
 from .fields import count, epoch_s, mapping, objects, seconds, text
 from .log import ImportLog

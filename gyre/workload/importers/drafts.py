@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..schema import Outcome, Quality, Relation, Role, WaitKind
+from ...role import Role
+from ..schema import Outcome, Quality, Relation, WaitKind
 
 
 @dataclass(slots=True, eq=False)

@@ -14,8 +14,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ...role import Role
 from ..findings import Places, Report
-from ..schema import Quality, Relation, Role, WaitKind
+from ..schema import Quality, Relation, WaitKind
 from ..trace import Trace
 from .assemble import assemble
 from .drafts import DraftCall, DraftExecution

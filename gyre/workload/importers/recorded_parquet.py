@@ -9,8 +9,9 @@ from typing import Any, Final
 import polars as pl
 
 from ...errors import InputError
+from ...role import Role
 from ..findings import Report
-from ..schema import Outcome, Quality, Relation, Role, WaitKind
+from ..schema import Outcome, Quality, Relation, WaitKind
 from ..trace import Trace, conform
 from .assemble import assemble
 from .drafts import DraftCall, DraftExecution

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..schema import Relation, Role
+from ...role import Role
+from ..schema import Relation
 from .drafts import DraftCall
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..schema import Outcome, Quality, Relation, Role, ScoreStatus, WaitKind
+from ...role import Role
+from ..schema import Outcome, Quality, Relation, ScoreStatus, WaitKind
 from ..trace import Trace, with_sums
 
 

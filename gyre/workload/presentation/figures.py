@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ..program import FloatArray
+from ...arrays import FloatArray
 from .labels import short_number, titled
 
 if TYPE_CHECKING:

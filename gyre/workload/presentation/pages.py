@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ...arrays import FloatArray
 from ..description import Description
 from ..fitting import Goodness
-from ..program import FloatArray
 from .figures import Rows, histogram_page, overlay_page
 from .labels import short_number, titled
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..program import FloatArray, Int8Array, Int64Array
+from ...arrays import FloatArray, Int8Array, Int64Array
 from ..schema import Relation
 from .draws import Draws
 from .profile import Nominal

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..program import Int64Array
+from ...arrays import Int64Array
 
 
 @dataclass(frozen=True, slots=True)

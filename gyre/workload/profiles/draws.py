@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtri
 
+from ...arrays import FloatArray, Int64Array
 from ...errors import InputError
-from ..program import FloatArray, Int64Array
 from .bounds import MOST_CALLS
 from .profile import Profile, Reward
 

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ...arrays import Int64Array, row_starts, row_sums
 from ...errors import InputError
-from ..program import Int64Array, row_starts, row_sums
-from ..schema import CALLS, EXECUTIONS, Outcome, Quality, Relation, Role, ScoreStatus, WaitKind
+from ...role import Role
+from ..schema import CALLS, EXECUTIONS, Outcome, Quality, Relation, ScoreStatus, WaitKind
 from ..trace import Trace
 from .draws import Draws, draw
 from .generated_calls import GeneratedCalls, calls_of

@@ -8,8 +8,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..program import FloatArray, Int8Array, Int64Array
-from ..schema import Role, WaitKind
+from ...arrays import FloatArray, Int8Array, Int64Array
+from ...role import Role
+from ..schema import WaitKind
 from .call_rows import BEFORE, CallRows, nominal_starts, rows_of
 from .draws import Draws
 from .profile import Profile

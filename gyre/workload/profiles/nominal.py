@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ...arrays import FloatArray, Int32Array
 from ..compile import compile_program
 from ..critical_path import call_ends, execution_ends
-from ..program import FloatArray, Int32Array
 from ..schema import Outcome
 from ..trace import Trace
 from .profile import Profile, Timeouts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ..program import FloatArray
+from ...arrays import FloatArray
 from .profile import Lognormal, TwoPart
 
 # Uniforms come from [0, 1): keep the normal quantile finite at 0.

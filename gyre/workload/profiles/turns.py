@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..program import FloatArray, Int64Array
+from ...arrays import FloatArray, Int64Array
 from .bounds import MOST_TOKENS
 from .contexts import grow
 from .draws import COLUMNS, Draws

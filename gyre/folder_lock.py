@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-from ..atomic import disk_errors
-from ..errors import InputError
+from .atomic import disk_errors
+from .errors import InputError
 
 LOCK_NAME: Final = ".lock"
 

@@ -1,0 +1,1 @@
+"""Trajectories: from recorded model calls to training samples."""
