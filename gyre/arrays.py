@@ -27,3 +27,17 @@ def row_sums(values: npt.NDArray[_Summed], starts: Int64Array) -> npt.NDArray[_S
     totals = np.concatenate((np.zeros(1, values.dtype), np.cumsum(values)))
     sums: npt.NDArray[_Summed] = totals[starts[1:]] - totals[starts[:-1]]
     return sums
+
+
+def common_prefix(one: Int32Array, other: Int32Array) -> int:
+    """Return how many leading values two arrays share."""
+    length = min(len(one), len(other))
+    start, block = 0, 1 << 10  # blocks grow, so that arrays which part early are not compared whole
+    while start < length:
+        end = min(start + block, length)
+        different = one[start:end] != other[start:end]
+        first = int(different.argmax())
+        if different[first]:
+            return start + first
+        start, block = end, 4 * block
+    return length

@@ -1,4 +1,4 @@
-"""One process at a time writes into a results folder."""
+"""One process at a time writes into a folder, or to a file."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .errors import InputError
 LOCK_NAME: Final = ".lock"
 
 
-class FolderLock:
+class PathLock:
     """A file with the owner's process id, locked for as long as the owner lives.
 
     The system drops the lock when its process ends, however it ends; a file left by a dead process is taken over.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Take the lock.
+    def __init__(self, path: Path, subject: Path, kind: str) -> None:
+        """Take the lock: the file `path` stands for `subject`, a `kind` ("folder" or "file") in messages.
 
         Raises:
             InputError: another process, or this one, holds it.
         """
-        self._path = folder / LOCK_NAME
+        self._path = path
         self._descriptor = -1
         while self._descriptor < 0:
             with disk_errors(self._path):
@@ -37,7 +37,7 @@ class FolderLock:
                 owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
                 os.close(descriptor)
                 raise InputError(
-                    f"{folder}: in use by process {owner}; wait until it ends, or give another folder"
+                    f"{subject}: in use by process {owner}; wait until it ends, or give another {kind}"
                 ) from error
             if self._is_current(descriptor):
                 self._descriptor = descriptor
@@ -72,3 +72,27 @@ class FolderLock:
     def __exit__(self, *_: object) -> None:
         """Let the folder go."""
         self.release()
+
+
+class FolderLock(PathLock):
+    """Locks a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take the lock.
+
+        Raises:
+            InputError: another process, or this one, holds it.
+        """
+        super().__init__(folder / LOCK_NAME, folder, "folder")
+
+
+class FileLock(PathLock):
+    """Locks one file of a folder, by a hidden file beside it."""
+
+    def __init__(self, file: Path) -> None:
+        """Take the lock.
+
+        Raises:
+            InputError: another process, or this one, holds it.
+        """
+        super().__init__(file.with_name(f".{file.name}{LOCK_NAME}"), file, "file")

@@ -1,7 +1,8 @@
-"""SplitMix64: hashes of keys to random bits, for draws that depend on their keys alone."""
+"""Hashes of keys to random bits, for draws that depend on their keys alone."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -22,3 +23,8 @@ def mixed(word: Word) -> Word:
     state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & WORD_MASK
     state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & WORD_MASK
     return cast(Word, state ^ (state >> 31))
+
+
+def hashed(text: str) -> int:
+    """Word of a text, the same on every machine and in every run: 8 bytes of BLAKE2b."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gyre.arrays import FloatArray, Int32Array, Int64Array
+from gyre.compiler import kernel
 from gyre.workload.program import Program
 
 from .hardware_profile import HardwareProfile
-from .serving.compiler import kernel
 from .unloaded import context_sum, new_tokens, served_calls
 
 _SLOT_WEIGHTS: Final = np.linspace(0.0, 1.0, 5)  # of 1/max_running in the mixture; any set of values is valid

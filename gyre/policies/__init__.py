@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from importlib.metadata import entry_points
 from typing import Final
 
 from ..errors import InputError
+from ..imported import imported
 from .async_ import Async, AsyncSettings
 from .base import Dispatch, Move, Policy, PolicySettings, move_all
 from .colocate import Colocate
@@ -42,15 +42,7 @@ def find_policy(name: str) -> type[Policy]:
     found = next(iter(entry_points(group=ENTRY_POINT_GROUP, name=name)), None)
     if found is None and ":" not in name:
         raise InputError(f"no policy {name!r}: choose one of {', '.join(POLICIES)}, or give your own as module:Class")
-    try:
-        kind = found.load() if found is not None else _load(name)
-    except Exception as error:  # a user's module may fail in any way
-        raise InputError(f"policy {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+    kind = imported(found.value if found is not None else name, f"policy {name!r}")
     if not (isinstance(kind, type) and issubclass(kind, Policy)):
         raise InputError(f"policy {name!r} is no subclass of gyre.policies.Policy")
     return kind
-
-
-def _load(name: str) -> object:
-    module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(module), attribute)

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from ..pages import HOUR_S, Figure, Trace, axis, packed
 from .comparison import RunResult
-from .figure import HOUR_S, Figure, Trace, axis, packed
 from .theme import policy_colour, policy_dash
 
 _MOST_POINTS: Final = 500

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from ..pages import HOUR_S, Figure, Trace, axis, bands, packed, panel_titles
 from .comparison import RunResult
-from .figure import HOUR_S, Figure, Trace, axis, bands, packed, panel_titles
 from .level_log import thinned_rows
 
 _BUCKETS: Final = 400

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from ..pages import Figure, Trace, axis, note
 from .comparison import RunResult
-from .figure import Figure, Trace, axis, note
 from .theme import policy_colour
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
+from ..pages import Figure, Trace, axis
 from .comparison import RunResult
-from .figure import Figure, Trace, axis
 from .theme import policy_colour, policy_symbol, use_colour
 from .use import CellUse
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..pages import GROUND
 from .use import CellUse, GpuUse
 
 _USES: Final[dict[str, tuple[str, str]]] = {  # (light ground, dark ground)
@@ -25,14 +26,6 @@ _USES: Final[dict[str, tuple[str, str]]] = {  # (light ground, dark ground)
     CellUse.FAILED: ("#3b3b3b", "#e0e0e0"),
 }
 _POLICIES: Final = (("#5b3fa0", "#a58bea"), ("#00796b", "#4db6a5"), ("#b5235d", "#ef7aa6"), ("#6b6a00", "#c5c34a"))
-_GROUND: Final[dict[str, tuple[str, str]]] = {
-    "page": ("#f7f8fa", "#101317"),
-    "panel": ("#ffffff", "#181c22"),
-    "ink": ("#1c2430", "#e6e9ee"),
-    "muted": ("#5c6675", "#98a2b1"),
-    "grid": ("#e3e7ed", "#2a303a"),
-    "line": ("#c3cad4", "#454d5a"),
-}
 _DASHES: Final = ("solid", "dash", "dot", "dashdot")
 _SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up")
 
@@ -61,4 +54,4 @@ def palette(dark: bool) -> dict[str, str]:
     """Return colours by token name, without the `$`."""
     colours = {str(use): pair[dark] for use, pair in _USES.items()}
     colours |= {f"policy_{index}": pair[dark] for index, pair in enumerate(_POLICIES)}
-    return colours | {name: pair[dark] for name, pair in _GROUND.items()}
+    return colours | {name: pair[dark] for name, pair in GROUND.items()}

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from ..cluster import CellKind, CellSpec
+from ..pages import HOUR_S, Figure, Trace, axis, packed
 from .comparison import RunResult
-from .figure import HOUR_S, Figure, Trace, axis, packed
 from .lane_rectangles import Rectangle, rectangles, stretches, windows
 from .theme import use_colour
 from .use import USE_TITLES, GpuUse

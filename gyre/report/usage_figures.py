@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ..pages import Figure, Trace, axis
 from .comparison import PolicyFigures
-from .figure import Figure, Trace, axis
 from .theme import use_colour
 from .use import IDLE_USES, OVERHEAD_USES, USE_TITLES, GpuUse
 

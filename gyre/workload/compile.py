@@ -23,11 +23,11 @@ DEFAULT_MAX_PATHS = 5
 _Number = TypeVar("_Number", np.int8, np.int32, np.int64, np.float64)
 
 
-def compile_program(trace: Trace, *, max_paths: int = DEFAULT_MAX_PATHS) -> Program:
+def compile_program(trace: Trace, *, max_paths: int = DEFAULT_MAX_PATHS, seed: int = 0) -> Program:
     """Compile a valid trace (see `validate.read_repaired`) into a `Program`.
 
     A call without output gets one output token: a served request costs at least one step. `max_paths` bounds the paths
-    of an execution that are selected for training (J_max); see `paths.selected_paths`.
+    of an execution that are selected for training (J_max), which are drawn with `seed`; see `paths.selected_paths`.
 
     Raises:
         InputError: the trace has no executions, `max_paths` < 1, or the release graph does not reach every call because
@@ -48,7 +48,7 @@ def compile_program(trace: Trace, *, max_paths: int = DEFAULT_MAX_PATHS) -> Prog
     prefix_tokens = _array(calls["prefix_tokens"], np.int64)
     role, relation = _codes(calls["role"], Role), _codes(calls["relation"], Relation)
     trees = ContextTrees(call_start, role, relation, prefix_call, prefix_tokens, inputs, outputs)
-    path_start, leaf = selected_paths(trees, max_paths)
+    path_start, leaf = selected_paths(trees, executions["execution_id"].to_list(), max_paths, seed=seed)
     group_ids, group = _groups(executions["group_id"])
     return Program(
         execution_ids=tuple(executions["execution_id"].to_list()),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ..arrays import FloatArray, Int32Array, Int64Array
+from ..compiler import kernel
 from .program import Program
 
 
@@ -52,7 +52,7 @@ class _Graph(NamedTuple):
     successor: Int32Array
 
 
-@numba.njit(cache=True)
+@kernel
 def _longest_paths(graph: _Graph, call_s: FloatArray, ends_s: FloatArray) -> int:
     """Fill `ends_s` in topological order (Kahn 1962); returns the index of an execution that is stuck, or -1."""
     released_s = np.zeros(call_s.size)

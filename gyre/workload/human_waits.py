@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ..arrays import FloatArray
-from ..splitmix import WORD_MASK, mixed
+from ..splitmix import WORD_MASK, hashed, mixed
 from .findings import Finding, Kind, Report
 from .schema import Quality, WaitKind
 from .trace import Trace
@@ -74,8 +73,7 @@ def replace_human_waits(trace: Trace, *, seed: int, hidden_pause_s: float = HIDD
 
 def uniform_draws(calls: pl.DataFrame, seed: int) -> FloatArray:
     """One number in [0, 1) a row, from (seed, `execution_id`, `call_index`) alone."""
-    ids = calls["execution_id"].unique()
-    hashes = {name: int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") for name in ids}
+    hashes = {name: hashed(name) for name in calls["execution_id"].unique()}
     execution = calls["execution_id"].replace_strict(hashes, return_dtype=pl.UInt64).to_numpy()
     key = mixed(execution ^ mixed(np.full(len(calls), seed & WORD_MASK, np.uint64)))
     bits: npt.NDArray[np.uint64] = mixed(key + calls["call_index"].cast(pl.UInt64).to_numpy())

@@ -37,7 +37,7 @@ def load_program(workload: WorkloadSettings, training: TrainingSettings, seed: i
     else:
         assert workload.trace is not None
         trace, _ = load_trace(Path(workload.trace), seed=seed)
-    return compile_program(trace, max_paths=training.max_paths)
+    return compile_program(trace, max_paths=training.max_paths, seed=seed)
 
 
 def repeated_groups(program: Program, group_size: int) -> int:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from numba import njit
 
-from ..arrays import Int8Array, Int32Array, Int64Array, row_starts
-from ..role import Role
+from ..arrays import BoolArray, FloatArray, Int8Array, Int32Array, Int64Array, row_starts
+from ..compiler import kernel
+from ..leaf_drawing import CLASS_OF_ROLE, UNTRAINED, draw_leaves, inherited_classes, path_uniforms
 from .schema import Relation
 
-# Codes are indices into the enumerations, as in `Program`.
-APPEND: Final = list(Relation).index(Relation.APPEND)
-SIDE: Final = list(Role).index(Role.SIDE)
-# Leaves are taken class by class, in this order; side calls are never trained on.
-CLASSES: Final = np.array(
-    [list(Role).index(role) for role in (Role.MAIN, Role.MAIN_SUMMARY, Role.SUB_AGENT, Role.SUB_AGENT_SUMMARY)], np.int8
-)
+APPEND: Final = list(Relation).index(Relation.APPEND)  # codes are indices into the enumerations, as in `Program`
 
 
 class ContextTrees(NamedTuple):
@@ -33,53 +27,64 @@ class ContextTrees(NamedTuple):
     output_tokens: Int64Array  # C
 
 
-def selected_paths(trees: ContextTrees, max_paths: int) -> tuple[Int64Array, Int64Array]:
+class _OutputNodes(NamedTuple):
+    """The calls' outputs as nodes of their trees, each output cut where other calls leave it; M nodes."""
+
+    start: Int64Array  # E + 1, CSR offsets into the arrays of nodes
+    parent: Int32Array  # M, index inside the execution, before the node's own; -1 at a root
+    tokens: Int64Array  # M
+    call: Int64Array  # M, row of the call
+    last: Int64Array  # C, row of the node where the call's output ends
+
+
+def selected_paths(
+    trees: ContextTrees, executions: Sequence[str], max_paths: int, *, seed: int
+) -> tuple[Int64Array, Int64Array]:
     """Select at most `max_paths` root-to-leaf paths of each execution, with tokens trained at most once.
 
     A call is a leaf if no other call continues its whole context, by appending to it or with a prefix that holds all
-    of it. Classes are taken in the order main, main_summary, sub_agent, sub_agent_summary; inside a class always the
-    leaf whose path still has the most output tokens that no selected path holds (the earlier call on a tie), until
-    none has any. A path holds of an ancestor's output what lies inside the prefix that it shares with that ancestor.
-    (QwenGyre draws the leaf with probability proportional to those tokens; taking the largest needs no seed.)
+    of it. Leaves are drawn as `gyre.leaf_drawing` says, as those of recorded tokens are; `executions` (E) names the
+    executions for that. A path holds of an ancestor's output what lies inside the prefix that it shares with it.
 
     Returns:
         `path_start` (E + 1, CSR) and `leaf` (P, row of each selected leaf, in the order of selection).
     """
-    executions = len(trees.call_start) - 1
-    leaf = np.empty(executions * max_paths, np.int64)
-    counts = np.empty(executions, np.int64)
-    _select(trees, max_paths, leaf, counts)
+    is_leaf = _leaves(trees)
+    leaf_counts = np.diff(row_starts(is_leaf.view(np.int8))[trees.call_start])
+    uniform = path_uniforms(seed, executions, min(max_paths, int(leaf_counts.max(initial=0))))
+    leaf = np.empty(uniform.size, np.int64)
+    counts = np.empty(len(executions), np.int64)
+    _draw(trees, _output_nodes(trees), is_leaf, uniform, leaf, counts)
     path_start = row_starts(counts)
     return path_start, leaf[: path_start[-1]].copy()
 
 
-@njit(cache=True)
-def _select(trees: ContextTrees, max_paths: int, leaf: Int64Array, counts: Int64Array) -> None:
-    taken = np.zeros(len(trees.role), np.int64)  # leading output tokens of each call that a selected path holds
-    is_leaf = _leaves(trees)
+@kernel
+def _draw(
+    trees: ContextTrees,
+    nodes: _OutputNodes,
+    is_leaf: BoolArray,
+    uniform: FloatArray,
+    drawn: Int64Array,
+    counts: Int64Array,
+) -> None:
     written = 0
-    for e in range(len(trees.call_start) - 1):
-        low, high = trees.call_start[e], trees.call_start[e + 1]
-        first = written
-        leaves = np.flatnonzero(is_leaf[low:high]) + low
-        for wanted in CLASSES:
-            candidates = leaves[trees.role[leaves] == wanted]
-            while written - first < max_paths:
-                best, most = -1, 0
-                for call in candidates:
-                    fresh = _fresh_tokens(trees, low, call, taken, False)
-                    if fresh > most:
-                        best, most = call, fresh
-                if best < 0:
-                    break
-                _fresh_tokens(trees, low, best, taken, True)
-                leaf[written] = best
-                written += 1
-        counts[e] = written - first
+    for e in range(len(counts)):
+        low, high = nodes.start[e], nodes.start[e + 1]
+        parent = nodes.parent[low:high]
+        node_class = CLASS_OF_ROLE[trees.role[nodes.call[low:high]]]
+        fresh = np.where(node_class == UNTRAINED, 0, nodes.tokens[low:high])
+        calls = np.flatnonzero(is_leaf[trees.call_start[e] : trees.call_start[e + 1]]) + trees.call_start[e]
+        leaf_node = (nodes.last[calls] - low).astype(np.int32)
+        leaf_class = inherited_classes(parent, node_class, leaf_node, CLASS_OF_ROLE[trees.role[calls]])
+        leaves = draw_leaves(parent, fresh, leaf_node, leaf_class, uniform[e])
+        counts[e] = len(leaves)
+        drawn[written : written + len(leaves)] = calls[leaves]
+        written += len(leaves)
 
 
-@njit(cache=True)
-def _leaves(trees: ContextTrees) -> npt.NDArray[np.bool_]:
+@kernel
+def _leaves(trees: ContextTrees) -> BoolArray:
     is_leaf = np.ones(len(trees.role), np.bool_)
     for e in range(len(trees.call_start) - 1):
         low, high = trees.call_start[e], trees.call_start[e + 1]
@@ -93,23 +98,69 @@ def _leaves(trees: ContextTrees) -> npt.NDArray[np.bool_]:
     return is_leaf
 
 
-@njit(cache=True)
-def _fresh_tokens(trees: ContextTrees, low: int, leaf: int, taken: Int64Array, take: bool) -> int:
-    """Output tokens on the path to `leaf` that are not taken yet; marks them as taken if `take`."""
-    fresh = 0
-    call = leaf
-    held = trees.input_tokens[leaf] + trees.output_tokens[leaf]  # leading tokens of the call's context on the path
-    while True:
-        kept = min(held - trees.input_tokens[call], trees.output_tokens[call])
-        if kept > taken[call] and trees.role[call] != SIDE:
-            fresh += kept - taken[call]
-            if take:
-                taken[call] = kept
-        if trees.parent[call] < 0:
-            return fresh
-        up = low + trees.parent[call]
-        shared = trees.prefix_tokens[call]
-        if trees.relation[call] == APPEND:  # the whole context, even where the prefix counts full blocks only
-            shared = min(trees.input_tokens[up] + trees.output_tokens[up], trees.input_tokens[call])
-        held = min(shared, held)
-        call = up
+def _output_nodes(trees: ContextTrees) -> _OutputNodes:
+    at, depth = _attachments(trees)
+    order = np.argsort(at * (depth.max(initial=0) + 1) + depth, kind="stable")  # one key, nearly sorted: not `lexsort`
+    return _cut_outputs(trees, at, depth, order)
+
+
+@kernel
+def _attachments(trees: ContextTrees) -> tuple[Int64Array, Int64Array]:
+    """Where each call leaves the tree so far: the row of a call, -1 at a root, and how many tokens of its context stay.
+
+    The parent call may itself share those tokens with its own parent, and so on: then the call hangs from that one.
+    """
+    at = np.full(len(trees.role), -1, np.int64)
+    depth = np.zeros(len(trees.role), np.int64)
+    for e in range(len(trees.call_start) - 1):
+        low = trees.call_start[e]
+        for call in range(low, trees.call_start[e + 1]):
+            if trees.parent[call] < 0:
+                continue
+            up = low + trees.parent[call]
+            context = trees.input_tokens[up] + trees.output_tokens[up]
+            shared = min(trees.prefix_tokens[call], context)
+            if trees.relation[call] == APPEND:  # the whole context, even where the prefix counts full blocks only
+                shared = min(context, trees.input_tokens[call])
+            while at[up] >= 0 and shared <= depth[up]:
+                up = at[up]
+            at[call], depth[call] = up, shared
+    return at, depth
+
+
+@kernel
+def _cut_outputs(trees: ContextTrees, at: Int64Array, depth: Int64Array, order: Int64Array) -> _OutputNodes:
+    """Cut the outputs; `order` sorts the calls by the call that they hang from, then by depth."""
+    size = len(at)
+    start = np.zeros(len(trees.call_start), np.int64)
+    parent = np.empty(2 * size, np.int32)  # a call has one node, and one more for a depth at which others leave it
+    tokens = np.empty(2 * size, np.int64)
+    owner = np.empty(2 * size, np.int64)
+    last = np.full(size, -1, np.int64)
+    above = np.full(size, -1, np.int64)  # row of the node that a call's first node hangs from
+    following = np.searchsorted(at[order], 0)  # place in `order` of the next call to be hung
+    count = 0
+    for e in range(len(trees.call_start) - 1):
+        for call in range(trees.call_start[e], trees.call_start[e + 1]):
+            node = above[call]
+            written = trees.input_tokens[call]  # tokens of the context that nodes hold so far
+            context = written + trees.output_tokens[call]
+            while written < context:
+                cut = context
+                while following < size and at[order[following]] == call:
+                    if depth[order[following]] > written:
+                        cut = depth[order[following]]
+                        break
+                    above[order[following]] = node
+                    following += 1
+                parent[count] = node - start[e] if node >= 0 else -1
+                tokens[count] = cut - written
+                owner[count] = call
+                node, written = count, cut
+                count += 1
+            while following < size and at[order[following]] == call:  # hung from the end
+                above[order[following]] = node
+                following += 1
+            last[call] = node
+        start[e + 1] = count
+    return _OutputNodes(start, parent[:count], tokens[:count], owner[:count], last)

@@ -11,11 +11,6 @@ _jit: Any = njit  # its type hints leave out the options used below
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def kernel(function: Function) -> Function:
-    """Compile with Numba on first use; the machine code is kept beside the source for later processes."""
-    return cast(Function, _jit(cache=True, error_model="numpy")(function))
-
-
 def inner_kernel(function: Function) -> Function:
     """A kernel that only other kernels call and that handles the model's state; it can make no arrays.
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gyre.compiler import kernel
 from gyre.errors import InputError
 from gyre.workload.program import Program
 
-from .compiler import kernel
 from .spec import EngineSpec
 from .state import Int32Array, Int64Array
 

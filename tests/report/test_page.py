@@ -6,12 +6,12 @@ import base64
 import itertools
 import json
 import re
-from html.parser import HTMLParser
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from colour_vision import DEFICIENCIES, lab
+from page_reading import Links, painted
 from report_journal import hand_journal
 from report_toy import Toy, toy_journal
 
@@ -43,46 +43,18 @@ def comparison(runs: list[RunResult]) -> Comparison:
     return compare_runs(runs)
 
 
-def painted(value: Any) -> Any:
-    """Put real colours in, as the page's script does, and expand rectangles."""
-    if isinstance(value, str) and value.startswith("$"):
-        return palette(False)[value[1:]]
-    if isinstance(value, dict):
-        return {key: painted(item) for key, item in value.items() if key != "rectangles"}
-    return [painted(item) for item in value] if isinstance(value, list) else value
-
-
 @pytest.mark.parametrize("several", [False, True])
 def test_figures_are_valid_plotly(runs: list[RunResult], comparison: Comparison, several: bool) -> None:
     figures = report_figures(runs, comparison) if several else report_figures(runs[2:], None)
     assert len({figure.key for figure in figures}) == len(figures) == 8
     for figure in figures:
-        go.Figure(data=painted(figure.data), layout=painted(figure.layout))  # raises for an unknown property
+        go.Figure(
+            data=painted(figure.data, palette(False)), layout=painted(figure.layout, palette(False))
+        )  # raises for an unknown property
         assert figure.reading
         assert "\n" not in figure.reading
         axes = [value for key, value in figure.layout.items() if key.startswith("xaxis")]
         assert any("title" in axis for axis in axes), f"{figure.key}: no unit on the time or share axis"
-
-
-class Links(HTMLParser):
-    """Collects what a page would fetch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fetched: list[str] = []
-        self.texts: dict[str, str] = {}
-        self._inside = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self._inside = (found.get("id") or "") if tag == "script" else ""
-        for name in ("src", "href"):
-            if found.get(name):
-                self.fetched.append(str(found[name]))
-
-    def handle_data(self, data: str) -> None:
-        if self._inside:
-            self.texts[self._inside] = self.texts.get(self._inside, "") + data
 
 
 def test_the_page_needs_no_network(runs: list[RunResult], comparison: Comparison) -> None:
@@ -155,28 +127,8 @@ def area(rectangles: dict[str, dict[str, str]]) -> float:
     return float(((sides["x1"] - sides["x0"]) * (sides["y0"] - sides["y1"])).sum())
 
 
-# Machado, Oliveira & Fernandes 2009, "A physiologically-based model for simulation of color vision deficiency": their
-# matrices of full protanopia and deuteranopia, on linear RGB.
-_DEFICIENCIES = {
-    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-    "none": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-}
-
-
-def lab(colour: str, deficiency: str) -> np.ndarray[Any, Any]:
-    """CIE L*a*b* (D65) of a colour as a viewer with `deficiency` sees it."""
-    srgb = np.array([int(colour[index : index + 2], 16) for index in (1, 3, 5)]) / 255
-    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
-    seen = np.clip(np.array(_DEFICIENCIES[deficiency]) @ linear, 0, 1)
-    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
-    ratio = to_xyz @ seen / np.array([0.9505, 1.0, 1.089])
-    f = np.where(ratio > (6 / 29) ** 3, np.cbrt(ratio), ratio / (3 * (6 / 29) ** 2) + 4 / 29)
-    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
-
-
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("deficiency", list(_DEFICIENCIES))
+@pytest.mark.parametrize("deficiency", list(DEFICIENCIES))
 def test_uses_stay_apart_for_every_viewer(dark: bool, deficiency: str) -> None:
     """Just noticeable is a distance of 2.3 in CIE L*a*b*; five times that is plain at a glance."""
     colours = palette(dark)

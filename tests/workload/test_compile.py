@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_traces import call, sub_agent, trace_of
-from token_trees import TokenCall, Tokens, trained_edges, trees, unique_tokens
+from token_trees import TokenCall, Tokens, common, trained_edges, trees, unique_tokens
 
 from gyre.errors import InputError
-from gyre.role import Role
+from gyre.leaf_drawing import path_uniforms
+from gyre.role import TRAINED_ROLES, Role
 from gyre.workload import Program, Trace, validate
 from gyre.workload.compile import compile_program
 from gyre.workload.paths import selected_paths
@@ -201,34 +202,42 @@ TREES = {
 }
 
 
+def selected_calls(calls: list[TokenCall], most: int, seed: int = 0) -> list[int]:
+    """Calls at the ends of the selected paths."""
+    start, selected = selected_paths(trees(calls), ["e"], most, seed=seed)
+    assert start.tolist() == [0, len(selected)]
+    return selected.tolist()
+
+
 @pytest.mark.parametrize("name", TREES)
 def test_leaves_and_trained_tokens_of_known_trees(name: str) -> None:
     calls, unique, trained, leaves = TREES[name]
-    _, selected = selected_paths(trees(calls), 100)
+    selected = selected_calls(calls, 100)
     assert len(selected) == leaves
-    assert trained_edges(calls, selected.tolist()) == trained
+    assert trained_edges(calls, selected) == trained
     given = trees(calls)
     assert int((given.input_tokens - given.prefix_tokens + given.output_tokens).sum()) == unique == unique_tokens(calls)
 
 
 def test_a_path_taken_alone_trains_its_share_of_an_output() -> None:
+    """Of the two paths one holds 3 trainable tokens, the other 4: one of these three, and its own output."""
     calls = main(([1], [2, 3, 4]), ([1, 2, 8, 4, 5], [6, 7, 10]))
-    start, selected = selected_paths(trees(calls), 1)
-    assert start.tolist() == [0, 1]
-    assert selected.tolist() == [1]  # 4 trainable tokens: 2, and its own output; the other path holds 3
+    chosen = [tuple(selected_calls(calls, 1, seed)) for seed in range(700)]
+    assert chosen.count((1,)) == pytest.approx(400, abs=3.3 * np.sqrt(700 * 4 / 7 * 3 / 7))
+    assert set(chosen) == {(0,), (1,)}
     assert trained_edges(calls, [1]) == 4
 
 
 def test_classes_come_before_size() -> None:
     mains = [TokenCall((1,), (10 + i,)) for i in range(5)]
     subs = [TokenCall((2,), tuple(range(100 * i, 100 * i + 50)), Role.SUB_AGENT) for i in range(1, 7)]
-    _, selected = selected_paths(trees(subs + mains), 5)
-    assert sorted(selected.tolist()) == [6, 7, 8, 9, 10]
+    selected = selected_calls(subs + mains, 5)
+    assert sorted(selected) == [6, 7, 8, 9, 10]
 
 
 def test_side_calls_are_never_trained_on() -> None:
     calls = [TokenCall((1,), (2,)), TokenCall((5,), tuple(range(10, 60)), Role.SIDE)]
-    assert selected_paths(trees(calls), 5)[1].tolist() == [0]
+    assert selected_calls(calls, 5) == [0]
 
 
 def test_path_tokens_are_the_leafs_context() -> None:
@@ -236,6 +245,21 @@ def test_path_tokens_are_the_leafs_context() -> None:
     assert program.path_start.tolist() == [0, 2]
     assert sorted(program.path_tokens.tolist()) == [210, 310]
     assert compile_program(trace_of([call(0), call(1)]), max_paths=1).path_tokens.tolist() == [210]
+
+
+def test_draws_depend_on_the_execution_and_the_seed_not_on_other_executions() -> None:
+    def branches(execution: str) -> list[dict[str, Any]]:
+        fields: dict[str, Any] = {"relation": "branch", "prefix_tokens": 60, "execution_id": execution}
+        return [call(0, execution_id=execution), *(call(i, **fields) for i in range(1, 9))]
+
+    def drawn(executions: list[str], seed: int) -> list[list[int]]:
+        rows = [row for execution in executions for row in branches(execution)]
+        program = compile_program(trace_of(rows), max_paths=3, seed=seed)
+        return [part.tolist() for part in np.split(program.path_tokens, program.path_start[1:-1])]
+
+    together = drawn(["a", "b"], seed=1)
+    assert drawn(["b"], seed=1) == together[1:]
+    assert len({tuple(paths) for seed in range(5) for paths in drawn(["a", "b"], seed)}) > 5
 
 
 @st.composite
@@ -255,33 +279,42 @@ def conversations(draw: st.DrawFn) -> list[TokenCall]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(calls=conversations())
-def test_all_paths_train_every_sampled_token_once(calls: list[TokenCall]) -> None:
-    _, selected = selected_paths(trees(calls), 100)
+@given(calls=conversations(), seed=st.integers(0, 3))
+def test_all_paths_train_every_sampled_token_once(calls: list[TokenCall], seed: int) -> None:
     everything = sum(len(call.output) for call in calls if call.role is not Role.SIDE)
-    reachable = trained_edges(calls, [i for i, one in enumerate(calls) if one.role is not Role.SIDE])
-    assert trained_edges(calls, selected.tolist()) <= reachable == everything
-    if all(one.role is not Role.SIDE for one in calls):
-        assert trained_edges(calls, selected.tolist()) == everything
+    assert trained_edges(calls, selected_calls(calls, 100, seed)) == everything
 
 
 @settings(max_examples=100, deadline=None)
-@given(calls=conversations(), most=st.integers(1, 4))
-def test_each_path_is_the_best_of_the_highest_class_left(calls: list[TokenCall], most: int) -> None:
-    _, selected = selected_paths(trees(calls), most)
-    classes = [Role.MAIN, Role.MAIN_SUMMARY, Role.SUB_AGENT, Role.SUB_AGENT_SUMMARY]
-    contexts = [one.context for one in calls]
-    leaves = [
-        i
-        for i, one in enumerate(calls)
-        if one.role is not Role.SIDE and not any(later.input[: len(contexts[i])] == contexts[i] for later in calls)
-    ]
+@given(calls=conversations(), most=st.integers(1, 4), seed=st.integers(0, 3))
+def test_each_path_is_drawn_from_the_highest_class_left_in_proportion(
+    calls: list[TokenCall], most: int, seed: int
+) -> None:
+    leaf_class = {leaf: class_of(calls, leaf) for leaf in leaves_of(calls)}
     chosen: list[int] = []
-    for _ in range(most):
-        gain = {leaf: trained_edges(calls, [*chosen, leaf]) - trained_edges(calls, chosen) for leaf in leaves}
-        left = [leaf for leaf in leaves if gain[leaf] > 0]
+    for uniform in path_uniforms(seed, ["e"], most)[0]:
+        gain = {leaf: trained_edges(calls, [*chosen, leaf]) - trained_edges(calls, chosen) for leaf in leaf_class}
+        left = [leaf for leaf in leaf_class if gain[leaf] > 0]
         if not left:
             break
-        highest = min(classes.index(calls[leaf].role) for leaf in left)
-        chosen.append(max((i for i in left if classes.index(calls[i].role) == highest), key=lambda i: gain[i]))
-    assert selected.tolist() == chosen
+        highest = min(leaf_class[leaf] for leaf in left)
+        line = [leaf for leaf in left if leaf_class[leaf] == highest for _ in range(gain[leaf])]
+        chosen.append(line[int(uniform * len(line))])
+    assert selected_calls(calls, most, seed) == chosen
+
+
+def leaves_of(calls: list[TokenCall]) -> list[int]:
+    """Calls whose whole context no other call continues."""
+    contexts = [one.context for one in calls]
+    return [i for i, own in enumerate(contexts) if not any(later.input[: len(own)] == own for later in calls)]
+
+
+def class_of(calls: list[TokenCall], leaf: int) -> int:
+    """Class of a leaf: its call's, or for a side call that of the deepest trained call whose output it continues."""
+    outputs = [
+        (common(one.context, calls[leaf].context), one.role)
+        for one in calls
+        if one.role in TRAINED_ROLES and common(one.context, calls[leaf].context) > len(one.input)
+    ]
+    role = calls[leaf].role if calls[leaf].role in TRAINED_ROLES else max(outputs, default=(0, Role.SIDE))[1]
+    return TRAINED_ROLES.index(role) if role in TRAINED_ROLES else len(TRAINED_ROLES)

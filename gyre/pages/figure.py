@@ -1,4 +1,4 @@
-"""A figure of the report: Plotly's declarative form, with colours by token, and a line on how to read it."""
+"""A figure of a page: Plotly's declarative form, with colours by token, and a line on how to read it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Trace = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure. `data` and `layout` are Plotly's; colours written `$name` are tokens of `theme.palette`."""
+    """One figure. `data` and `layout` are Plotly's; colours written `$name` are tokens of the page's palettes."""
 
     key: str
     title: str

@@ -17,7 +17,8 @@
       if (!trace.rectangles) continue;
       const box = Object.fromEntries(Object.entries(trace.rectangles).map(([key, value]) => [key, decode(value)]));
       delete trace.rectangles;
-      (figure.boxes ||= []).push({ name: trace.name, ...box });
+      (figure.boxes ||= []).push({ name: trace.name, tips: trace.tips, ...box });
+      delete trace.tips;
       const count = box.x0.length;
       const x = new Float32Array(5 * count);
       const y = new Float32Array(5 * count);
@@ -34,7 +35,8 @@
     if (typeof value === "string") return value[0] === "$" && value.slice(1) in colours ? colours[value.slice(1)] : value;
     if (Array.isArray(value)) return value.map((item) => paint(item, colours));
     if (value === null || typeof value !== "object" || ArrayBuffer.isView(value) || "bdata" in value) return value;
-    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, paint(item, colours)]));
+    const keep = (key) => key === "text" || key === "ticktext"; // words, whatever they look like
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, keep(key) ? item : paint(item, colours)]));
   };
 
   const axis = (colours) => ({
@@ -81,7 +83,7 @@
       const key = document.createElement("i");
       const colour = trace.fillcolor || (trace.marker && trace.type === "bar" && trace.marker.color) || trace.line.color;
       const line = trace.type === "scatter" && !trace.fillcolor;
-      key.className = line ? `line ${trace.line.dash || "solid"}` : "box";
+      key.className = line ? `line ${trace.line.dash || "solid"}` : trace.fillpattern ? "box hatched" : "box";
       key.style.color = `var(--${colour.slice(1)})`;
       if (trace.mode === "lines+markers") {
         key.className = "mark";
@@ -105,7 +107,14 @@
   };
   const length = (hours) => (hours < 1 / 60 ? `${(hours * 3600).toFixed(1)} s` : hours < 2 ? `${(hours * 60).toFixed(1)} min` : `${hours.toFixed(2)} h`);
 
-  // What lies under the pointer in a figure of rectangles.
+  const place = (tip, event, frame) => {
+    tip.style.display = "block";
+    tip.style.left = "0";
+    tip.style.left = `${Math.max(0, Math.min(event.clientX - frame.left + 14, frame.width - tip.offsetWidth - 4))}px`;
+    tip.style.top = `${event.clientY - frame.top + 16}px`;
+  };
+
+  // What lies under the pointer in a figure of rectangles: what the figure says of it, or which stretch of time it is.
   const watch = (plot) => {
     const figure = figures[plot.dataset.key];
     if (!figure.boxes) return;
@@ -117,17 +126,19 @@
       const x = xaxis.p2d(event.clientX - frame.left - xaxis._offset);
       const y = yaxis.p2d(event.clientY - frame.top - yaxis._offset);
       tip.style.display = "none";
-      for (const box of figure.boxes) {
+      for (const box of figure.boxes.toReversed()) {
         for (let i = 0; i < box.x0.length; i++) {
           if (x < box.x0[i] || x >= box.x1[i] || y > box.y0[i] || y < box.y1[i]) continue;
+          if (box.tips) {
+            tip.textContent = box.tips[i];
+            place(tip, event, frame);
+            return;
+          }
           const lane = figure.lanes[figure.rows.findIndex((row) => y >= row && y < row + 1)] ?? "";
           const part = (box.y0[i] - box.y1[i]) / figure.fill;
           const share = part > 0.995 ? "" : `, ${(100 * part).toFixed(0)} % of this stretch`;
           tip.textContent = `${lane}: ${box.name}${share} · ${clock(box.x0[i])} – ${clock(box.x1[i])} (${length(box.x1[i] - box.x0[i])})`;
-          const left = event.clientX - frame.left + 14;
-          tip.style.display = "block";
-          tip.style.left = `${Math.min(left, frame.width - tip.offsetWidth - 4)}px`;
-          tip.style.top = `${event.clientY - frame.top + 16}px`;
+          place(tip, event, frame);
           return;
         }
       }

@@ -1,0 +1,21 @@
+"""Pages of figures that need no network: one HTML file each, on light and on dark ground."""
+
+from __future__ import annotations
+
+from .figure import HOUR_S, Figure, Trace, axis, bands, note, packed, panel_titles
+from .ground import GROUND
+from .page import figure_html, offline_page
+
+__all__ = [
+    "GROUND",
+    "HOUR_S",
+    "Figure",
+    "Trace",
+    "axis",
+    "bands",
+    "figure_html",
+    "note",
+    "offline_page",
+    "packed",
+    "panel_titles",
+]
