@@ -31,6 +31,7 @@ class TreeCalls:
     parent_thread: tuple[str, ...]
     model: tuple[str, ...]
     role: Int8Array  # index into list(Role)
+    role_reason: tuple[str, ...]  # what gave the role, in a few words; "label": the caller did
     finish: Int8Array  # index into list(Finish)
     trainable: BoolArray  # sampled by the policy, for a role that is trained
     input_tokens: Int64Array
