@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ..atomic import write_text_atomic
 from ..errors import InputError
+from .common import OUT_FILE, OUT_FOLDER, force_option, json_option, print_json, print_tables, refuse_existing, working
 
 if TYPE_CHECKING:
     from ..arrays import FloatArray
     from ..workload import Report, Trace
 
-OUT_FOLDER = click.Path(path_type=Path, file_okay=False)
-OUT_FILE = click.Path(path_type=Path, dir_okay=False)
 SEED = click.IntRange(min=0)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
-force_option = click.option("--force", is_flag=True, help="Overwrite what is there.")
 
 
 @click.group()
@@ -44,9 +38,9 @@ def import_command(
     from ..workload.importers import check_format, import_trace
 
     check_format(format_name)
-    _refuse_existing(out, force=force)
+    refuse_existing(out, force=force)
     _existing(path)
-    with _working(f"importing {path}"):
+    with working(f"importing {path}"):
         imported, report = import_trace(path, format_name)
         if replace_human_waits:
             from ..workload.human_waits import replace_human_waits as replace
@@ -71,16 +65,16 @@ def describe(*, source: str, html: Path | None, groups: int, seed: int, as_json:
     from ..workload.presentation import description_page, distribution_table, facts_table
 
     if html:
-        _refuse_existing(html, force=force)
-    with _working(f"describing {source}"):
+        refuse_existing(html, force=force)
+    with working(f"describing {source}"):
         described, duration_s = _trace_or_generated(source, groups=groups, seed=seed)
         description = describe_trace(described, duration_s=duration_s)
         if html:
             write_text_atomic(html, description_page(description, distributions_of(samples(described), duration_s)))
     if as_json:
-        _print_json(description.to_json())
+        print_json(description.to_json())
     else:
-        _print_tables(facts_table(description), distribution_table(description))
+        print_tables(facts_table(description), distribution_table(description))
 
 
 @trace.command()
@@ -117,23 +111,23 @@ def fit(
 
     for target in (out, html):
         if target:
-            _refuse_existing(target, force=force)
+            refuse_existing(target, force=force)
     _existing(path)
     load_hardware(hardware)
-    with _working(f"reading {path}"):
+    with working(f"reading {path}"):
         recorded, report = load_trace(path, seed=seed)
     for line in report.lines():
         click.echo(line, err=True)
-    with _working(f"fitting {name}"):
+    with working(f"fitting {name}"):
         profile = fit_profile(recorded, name, cells=cells, hardware=hardware)
         goodness = goodness_of_fit(recorded, profile, seed=seed)
     write_text_atomic(out, profile_toml(profile))
     if html:
         write_text_atomic(html, fit_page(name, goodness))
     if as_json:
-        _print_json({"profile": str(out), **goodness.to_json()})
+        print_json({"profile": str(out), **goodness.to_json()})
         return
-    _print_tables(goodness_table(goodness))
+    print_tables(goodness_table(goodness))
     click.echo(f"{out}: profile {name}")
 
 
@@ -149,9 +143,9 @@ def generate(*, profile: str, groups: int, seed: int, out: Path, as_json: bool, 
     from ..workload.profiles import load_profile
     from ..workload.profiles.generate import generate as generate_trace
 
-    _refuse_existing(out, force=force)
+    refuse_existing(out, force=force)
     loaded = load_profile(profile)
-    with _working(f"drawing {groups} groups of {loaded.name}"):
+    with working(f"drawing {groups} groups of {loaded.name}"):
         drawn = generate_trace(loaded, groups=groups, seed=seed)
         drawn.write(out)
     _say_written(out, drawn, None, as_json)
@@ -181,12 +175,6 @@ def _read(path: Path) -> Trace:
     return read
 
 
-def _refuse_existing(path: Path, *, force: bool) -> None:
-    """Raise `InputError` if `path` exists and `force` is not given, before any work is done for it."""
-    if path.exists() and not force:
-        raise InputError(f"{path}: exists already; choose another name, or overwrite it with --force")
-
-
 def _existing(path: Path) -> None:
     if not path.exists():
         from ..workload.profiles import profile_names
@@ -197,29 +185,8 @@ def _existing(path: Path) -> None:
 def _say_written(out: Path, written: Trace, report: Report | None, as_json: bool) -> None:
     counts = {"executions": len(written.executions), "groups": len(written.groups), "calls": len(written.calls)}
     if as_json:
-        _print_json({"trace": str(out), **counts, "findings": report.to_json() if report else []})
+        print_json({"trace": str(out), **counts, "findings": report.to_json() if report else []})
         return
     for line in report.lines() if report else []:
         click.echo(line)
     click.echo(f"{out}: " + ", ".join(f"{count:,} {name}" for name, count in counts.items()))
-
-
-def _print_json(values: dict[str, Any]) -> None:
-    click.echo(json.dumps(values, indent=2))
-
-
-def _print_tables(*tables: Any) -> None:
-    from rich.console import Console
-
-    console = Console()
-    for table in tables:
-        console.print(table)
-
-
-@contextmanager
-def _working(what: str) -> Iterator[None]:
-    """A spinner on stderr, where that is a terminal."""
-    from rich.console import Console
-
-    with Console(stderr=True).status(what):
-        yield
