@@ -18,6 +18,8 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "simulate": ("simulate", "Simulate one policy on one workload."),
     "report": ("report", "Draw the report of a results folder again."),
     "trace": ("trace", "Import, describe, fit and generate workloads."),
+    "proxy": ("proxy", "Serve unmodified agent harnesses from SGLang servers, and record every token."),
+    "samples": ("samples", "Turn recorded model calls into training samples: build, inspect, export."),
 }
 _BAD_INPUT: Final = 2
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -1,0 +1,1 @@
+"""The proxy: unmodified harnesses in, exact tokens out."""

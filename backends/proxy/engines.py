@@ -1,0 +1,37 @@
+"""The engines, as a call needs them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+
+from ..engines.continuation import Decode
+from ..engines.engine import Chunk, Generation
+from ..engines.generating import Move, generate
+from ..engines.pool import EnginePool
+
+
+class Engines:
+    """A pool of engines that gives unbroken replies."""
+
+    def __init__(self, pool: EnginePool, decode: Decode, context_tokens: int | None = None) -> None:
+        """`context_tokens` bounds a context where the engines would take more; None: as they say."""
+        self.pool = pool
+        self._decode = decode
+        self._context_tokens = context_tokens
+
+    def context_tokens(self) -> int | None:
+        """Return how many tokens a context may have; None while no engine has said so."""
+        infos = [self.pool.info(name) for name in self.pool.members()]
+        said = [info.max_context_tokens for info in infos if info is not None]
+        bounds = [*said, *([] if self._context_tokens is None else [self._context_tokens])]
+        return min(bounds, default=None)
+
+    def generate(
+        self, execution: str, generation: Generation, on_move: Callable[[Move], None]
+    ) -> AsyncGenerator[Chunk, None]:
+        """Yield a reply's chunks, whatever becomes of engines; see `gyre.backends.engines.generating`."""
+        return generate(self.pool, execution, generation, decode=self._decode, on_move=on_move)
+
+    def forget(self, execution: str) -> None:
+        """The execution has ended."""
+        self.pool.forget(execution)

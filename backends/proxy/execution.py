@@ -1,0 +1,81 @@
+"""An execution, as the proxy sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gyre.role import Role
+
+from .limits import NO_LIMITS, Bounds, Limits
+from .token_bucket import TokenBucket
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionInfo:
+    """What is said of an execution when it is opened."""
+
+    id: str
+    group: str = ""
+    harness: str = ""
+    task: str = ""
+    limits: Limits = NO_LIMITS
+
+
+@dataclass(slots=True, eq=False)
+class Execution:
+    """An open execution and what it has used. It has no clock: times are given, in seconds of any steady clock."""
+
+    info: ExecutionInfo
+    bucket: TokenBucket
+    opened_s: float  # an execution that goes on after a restart is opened in the past
+    steps: int = 0
+    tokens: int = 0
+    running: int = 0  # calls
+    next_sequence: int = 0
+    farewells: int = 0  # polite replies that told the harness to stop
+    limit_reached: str = ""  # the first limit that it met
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        return self.info.id
+
+    def elapsed_s(self, now_s: float) -> float:
+        """Seconds since it was opened."""
+        return now_s - self.opened_s
+
+    def limit_met(self, now_s: float) -> str:
+        """Return which limit it has met, in words; "" where it may go on. What was met once stays met."""
+        if not self.limit_reached:
+            self.limit_reached = self._limit_met(now_s)
+        return self.limit_reached
+
+    def _limit_met(self, now_s: float) -> str:
+        limits = self.info.limits
+        if limits.steps is not None and self.steps >= limits.steps:
+            return f"its limit of {limits.steps} steps"
+        if limits.tokens is not None and self.tokens >= limits.tokens:
+            return f"its limit of {limits.tokens} tokens"
+        if limits.seconds is not None and self.elapsed_s(now_s) >= limits.seconds:
+            return f"its limit of {limits.seconds:g} seconds"
+        return ""
+
+    def use(self, tokens: int, role: Role | None) -> None:
+        """Count a call that has ended."""
+        self.tokens += tokens
+        self.steps += role is not Role.SIDE
+
+    def tokens_left(self, input_tokens: int) -> int | None:
+        """Return how many output tokens a call with such an input may have; None: as many as it likes."""
+        limit = self.info.limits.tokens
+        return None if limit is None else max(1, limit - self.tokens - input_tokens)
+
+    def seconds_left(self, now_s: float) -> float | None:
+        """Return how long a call may last; None: as long as it likes."""
+        limit = self.info.limits.seconds
+        return None if limit is None else max(0.0, limit - self.elapsed_s(now_s))
+
+
+def opened(info: ExecutionInfo, bounds: Bounds, now_s: float) -> Execution:
+    """Return a fresh execution."""
+    return Execution(info, TokenBucket(bounds.calls_per_s, bounds.calls_burst), now_s)

@@ -1,0 +1,90 @@
+"""A server on a socket of this process, within its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Iterator
+from typing import Any, Final
+
+import uvicorn
+
+from gyre.errors import InputError
+
+_BACKLOG: Final = 2048
+_GRACE_S: Final = 2  # for replies that were told to end
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own handling of signals, which are the command's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Listener:
+    """Serves an ASGI application from `start` to `stop`."""
+
+    def __init__(self, app: Any, host: str, port: int) -> None:
+        """Bind to the address; port 0 takes a free one.
+
+        Raises:
+            InputError: it cannot be had.
+        """
+        self._socket = _bound(host, port)
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=_GRACE_S,
+            backlog=_BACKLOG,
+        )
+        self._server = _Server(config)
+        self._task: asyncio.Task[None] | None = None
+        self.host = host
+
+    @property
+    def port(self) -> int:
+        """The port."""
+        return int(self._socket.getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        """The address, as clients on this machine have it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        host = f"[{host}]" if ":" in host else host
+        return f"http://{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Begin to serve."""
+        self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        while not self._server.started:
+            await asyncio.sleep(0.01)
+            if self._task.done():
+                await self._task
+
+    async def stop(self) -> None:
+        """Take no more connections, let what is going out go out, and close."""
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task
+        self._socket.close()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        remedy = "give another port, or 0 for any" if error.errno == errno.EADDRINUSE else "give another address"
+        raise InputError(f"{host}:{port}: cannot listen there ({error.strerror}); {remedy}") from error
+    return bound

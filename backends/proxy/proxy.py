@@ -1,0 +1,231 @@
+"""The whole proxy: put together, started, stopped, and told of executions."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from gyre.errors import InputError
+from gyre.trajectory.call import CallRecord
+from gyre.trajectory.execution import ExecutionRecord
+from gyre.workload.schema import Outcome
+
+from ..engines.pool import EnginePool
+from .admin import admin_app
+from .call import StopReason
+from .call_runner import CallRunner
+from .calls import Calls
+from .conversations import Conversations
+from .engines import Engines
+from .execution import Execution, ExecutionInfo
+from .executions import Executions
+from .keys import new_key
+from .limits import NO_LIMITS, Limits
+from .listener import Listener
+from .metrics import Metrics
+from .paths import PREFIX
+from .recorder import Recorder
+from .reply import Failure
+from .service import ProxyService
+from .settings import SETTINGS, ProxySettings
+from .tokens import Renderer
+
+_log = logging.getLogger(__name__)
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedExecution:
+    """What a harness needs: `base_url` (append /v1 where it wants that) and `key`."""
+
+    id: str
+    base_url: str
+    key: str
+
+
+class Proxy:
+    """A proxy in front of the engines of `pool`, recording into `folder`. Use it as `async with Proxy(...) as proxy`.
+
+    Raises (on entering):
+        InputError: another proxy records there, the log cannot be read, or an address cannot be had.
+    """
+
+    def __init__(
+        self,
+        renderer: Renderer,
+        pool: EnginePool,
+        folder: Path,
+        settings: ProxySettings = SETTINGS,
+        *,
+        admin_key: str | None = None,
+        open_to_all: bool = False,
+        limits: Limits = NO_LIMITS,
+    ) -> None:
+        """`open_to_all`: any key opens an execution of its own. `limits` are those of executions that name none."""
+        self.pool = pool
+        self.metrics = Metrics()
+        self._renderer = renderer
+        self._folder = folder
+        self._settings = settings
+        self._admin_key = admin_key
+        self._open_to_all = open_to_all
+        self._limits = limits
+        self._executions = Executions(settings.bounds)
+
+    async def __aenter__(self) -> Self:
+        settings = self._settings
+        if self._admin_key is None and settings.host not in _LOOPBACK:
+            raise InputError(f"{settings.host}: others can reach this address; give an admin key too")
+        self._recorder = Recorder(self._folder)
+        try:
+            self._conversations = Conversations(self._renderer)
+            self._engines = Engines(self.pool, self._decode, settings.context_tokens)
+            runner = CallRunner(
+                self._renderer, self._conversations, self._engines, self._recorder, self.metrics, settings
+            )
+            self._calls = Calls(runner, self._conversations, self.metrics, settings)
+            service = ProxyService(
+                self._identify, self._executions, self._calls, self._conversations, self.metrics, settings
+            )
+            self._watch()
+            self._listeners = [Listener(service, settings.host, settings.port)]
+            self._listeners.append(Listener(admin_app(self, self._admin_key), settings.host, settings.admin_port))
+            for listener in self._listeners:
+                await listener.start()
+        except BaseException:
+            self._recorder.close()
+            raise
+        for problem in self._recorder.problems:
+            _log.warning("%s", problem)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._calls.stop(StopReason.SHUTDOWN)
+            for listener in self._listeners:
+                await listener.stop()
+            await self._calls.stop(StopReason.SHUTDOWN)  # what came in meanwhile
+        finally:
+            self._conversations.close()
+            self._recorder.close()
+
+    @property
+    def url(self) -> str:
+        """Where harnesses find it; the key alone says for which execution they call."""
+        return self._listeners[0].url
+
+    @property
+    def admin_url(self) -> str:
+        """Where executions are opened and metrics read."""
+        return self._listeners[1].url
+
+    @property
+    def log_path(self) -> Path:
+        """The call log."""
+        return self._recorder.path
+
+    def open_execution(
+        self,
+        execution: str | None = None,
+        *,
+        key: str | None = None,
+        group: str = "",
+        harness: str = "",
+        task: str = "",
+        limits: Limits | None = None,
+    ) -> OpenedExecution:
+        """Let an execution call; name and key are made up where none are given.
+
+        One that an earlier proxy recorded here and that had not ended goes on where it stood.
+
+        Raises:
+            InputError: it is open or has ended, its name does not fit into a URL, another has its key, or too many are
+                open.
+        """
+        name = execution or f"x{secrets.token_hex(8)}"
+        if name in self._recorder.ended:
+            raise InputError(f"execution {name}: has ended, as the log says; give another name")
+        key = key or new_key()
+        info = ExecutionInfo(name, group or name, harness, task, self._limits if limits is None else limits)
+        opened = self._executions.open(info, key, asyncio.get_running_loop().time())
+        records = self._recorder.read(name)
+        _go_on(opened, records)
+        self._conversations.open(name, records)
+        _log.info("an execution is opened", extra={"execution": name, "harness": harness or None})
+        return OpenedExecution(name, f"{self.url}{PREFIX}{name}", key)
+
+    async def end_execution(self, execution: str, *, score: float | None = None, outcome: str = "") -> ExecutionRecord:
+        """Break off its calls, refuse further ones and write its record; `outcome` is a word of Outcome.
+
+        Raises:
+            InputError: it is not open, or the log cannot be written.
+        """
+        ended = self._executions.end(execution)
+        await self._calls.stop(StopReason.EXECUTION_ENDED, execution)
+        self._conversations.forget(execution)
+        self._engines.forget(execution)
+        default = Outcome.HARNESS_TIMEOUT if ended.limit_reached else Outcome.COMPLETED
+        record = ExecutionRecord(
+            execution=execution,
+            group=ended.info.group,
+            score=score,
+            harness=ended.info.harness,
+            task=ended.info.task,
+            outcome=outcome or default.value,
+            wall_s=ended.elapsed_s(asyncio.get_running_loop().time()),
+        )
+        await self._recorder.append_execution(record)
+        _log.info("an execution has ended", extra={"execution": execution, "reason": record.outcome})
+        return record
+
+    def executions(self) -> list[dict[str, Any]]:
+        """Return the open executions and what they have used, ready for JSON."""
+        now_s = asyncio.get_running_loop().time()
+        return [
+            {
+                "id": one.id, "group": one.info.group, "harness": one.info.harness, "task": one.info.task,
+                "steps": one.steps, "tokens": one.tokens, "seconds": round(one.elapsed_s(now_s), 3),
+                "running": one.running, "limit_reached": one.limit_reached,
+            }
+            for one in self._executions
+        ]  # fmt: skip
+
+    def _identify(self, key: str, named: str | None) -> Execution | Failure:
+        found = self._executions.identify(key, named)
+        if not (self._open_to_all and key and isinstance(found, Failure) and found.kind == "unauthorized"):
+            return found
+        name = named or f"key-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+        try:
+            self.open_execution(name, key=key)
+        except InputError as error:
+            return Failure("forbidden", str(error))
+        return self._executions.identify(key, named)
+
+    def _decode(self, token_ids: Sequence[int]) -> str:
+        text: str = self._renderer.tokenizer.decode(
+            list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def _watch(self) -> None:
+        watch = self.metrics.watch
+        watch("gyre_proxy_executions", "Open executions", lambda: len(self._executions))
+        watch("gyre_proxy_calls_running", "Calls that run", lambda: len(self._calls))
+        watch("gyre_proxy_calls_queued", "Calls that wait for an engine", self.pool.queued)
+
+
+def _go_on(execution: Execution, records: tuple[CallRecord, ...]) -> None:
+    """Let an execution stand where an earlier process left it; the time in between does not count."""
+    for record in records:
+        execution.use(len(record.input_ids) + len(record.output_ids), record.role)
+        execution.next_sequence = max(execution.next_sequence, record.sequence + 1)
+    execution.opened_s -= max((record.end_s for record in records if record.end_s == record.end_s), default=0.0)

@@ -1,0 +1,76 @@
+"""The proxy's log of calls: appended to in a thread of its own, read back after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from gyre.trajectory.call import CallRecord
+from gyre.trajectory.call_log import CallLog, CallLogWriter
+from gyre.trajectory.execution import ExecutionRecord
+
+LOG_NAME: Final = "proxy.calls"
+_T = TypeVar("_T")
+
+
+class Recorder:
+    """A call log that does not hold up the event loop. Records are written in the order in which they are given."""
+
+    def __init__(self, folder: Path) -> None:
+        """Create the log in `folder`, or go on with it.
+
+        Raises:
+            InputError: another process writes it, it is no call log, or the system refuses.
+        """
+        self.path = folder / LOG_NAME
+        self._writer = CallLogWriter(self.path)
+        # One thread: the writer takes no more, and the order of records is that of their appending.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="call-log")
+        try:
+            with CallLog(self.path) as log:
+                self.ended: dict[str, ExecutionRecord] = {record.execution: record for record in log.executions()}
+                self._known = set(log.unfinished())
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, execution: str) -> tuple[CallRecord, ...]:
+        """Return what an earlier process recorded of an execution that had not ended; nothing of any other."""
+        if execution not in self._known:
+            return ()
+        with CallLog(self.path) as log:
+            return tuple(log.calls(execution))
+
+    async def append(self, record: CallRecord) -> None:
+        """Write a call; it outlives this process when this returns.
+
+        Raises:
+            InputError: the system refuses; nothing was written.
+        """
+        await self._run(lambda: self._writer.append(record))
+
+    async def append_execution(self, record: ExecutionRecord) -> None:
+        """Write that an execution has ended.
+
+        Raises:
+            InputError: the system refuses; nothing was written.
+        """
+        await self._run(lambda: self._writer.append_execution(record))
+        self.ended[record.execution] = record
+
+    async def _run(self, write: Callable[[], _T]) -> _T:
+        # Shielded: who waits may be cancelled, what was begun is written all the same.
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, write))
+
+    def close(self) -> None:
+        """Write what is waiting, and let the log go."""
+        self._thread.shutdown(wait=True)
+        self._writer.close()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was wrong with the log when it was opened."""
+        return tuple(map(str, self._writer.problems))

@@ -1,0 +1,126 @@
+"""A model's tokenizer and chat template: requests as text and as token ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+import numpy as np
+from transformers import AutoTokenizer
+
+from gyre.arrays import Int32Array
+from gyre.errors import InputError
+
+from ...engines.engine import Sampling
+from ..conversation import Message, Request, Speaker
+from .constraint import constraint
+from .habits import find_habits
+from .parsers import Parsers
+from .seam import Seams
+from .template import ChatTemplate, TemplateRefusalError
+
+_FAULTS: Final = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError)
+
+
+class Renderer:
+    """Tokenizer and chat template of the model in a folder (or of a name that transformers knows).
+
+    `template` stands in for the model's own chat template; `template_kwargs` are handed to it, such as
+    {"enable_thinking": False}.
+
+    Raises:
+        InputError: there is no tokenizer or no chat template, or a parser's name is unknown.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        parsers: Parsers | None = None,
+        template: str | None = None,
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        try:
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(str(path))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: no tokenizer could be read: {str(error).splitlines()[0]}") from error
+        if template is not None:
+            self.tokenizer.chat_template = template
+        if not self.tokenizer.chat_template:
+            raise InputError(f"{path}: the tokenizer has no chat template; name one")
+        self._kwargs = dict(template_kwargs or {})
+        self.parsers = parsers if parsers is not None else Parsers()
+        self.template = ChatTemplate(self._render, find_habits(self._render))
+        self.special_ids = frozenset(map(int, self.tokenizer.all_special_ids))
+        self.stop_ids = self._stop_ids(Path(path))
+        self.seams = Seams(self)
+        self.opening = self._opening()
+
+    def _render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, generate: bool) -> str:
+        try:
+            text: str = self.tokenizer.apply_chat_template(
+                messages, tools=tools, tokenize=False, add_generation_prompt=generate, **self._kwargs
+            )
+        except _FAULTS as error:
+            raise TemplateRefusalError(f"messages: the model's chat template refuses them: {error}") from error
+        return text
+
+    def _opening(self) -> str:
+        """Return what the template writes of the model's turn before the model goes on, such as `<think>`."""
+        user = [Message(Speaker.USER, "question")]
+        closed, opened = (self.template.text(user, generate=generate) for generate in (False, True))
+        return opened[len(closed) :] if opened.startswith(closed) else ""
+
+    def _stop_ids(self, folder: Path) -> frozenset[int]:
+        """Return the tokens at which a turn ends: the model's own, and the one that its template writes there."""
+        ids = {self.tokenizer.eos_token_id}
+        settings = folder / "generation_config.json"
+        if settings.is_file():
+            named = json.loads(settings.read_text()).get("eos_token_id")
+            ids.update(named if isinstance(named, list) else [named])
+        mark = "gyreprobe"
+        turn = [Message(Speaker.USER, "question"), Message(Speaker.ASSISTANT, mark)]
+        close = self.ids(self.template.text(turn, generate=False).rpartition(mark)[2]).tolist()
+        special = [token for token in close if token in self.special_ids]
+        if not ids.intersection(close):
+            ids.update(special[:1])
+        return frozenset(int(token) for token in ids if token is not None)
+
+    def text(self, request: Request) -> str:
+        """Write the request up to where the model's turn begins.
+
+        Raises:
+            BadRequestError: the template refuses the messages.
+        """
+        return self.template.text(request.messages, request.tools, generate=True)
+
+    def ids(self, text: str) -> Int32Array:
+        """Tokenise text (n int32) in which special tokens stand as the template writes them; none is added."""
+        text = text.encode("utf-8", "replace").decode()  # JSON may hold halves of surrogate pairs, tokenizers not
+        return np.array(self.tokenizer.encode(text, add_special_tokens=False, verbose=False), np.int32)
+
+    def count(self, request: Request) -> int:
+        """Return how many input tokens the request has, as a new conversation.
+
+        Raises:
+            BadRequestError: the template refuses the messages.
+        """
+        return len(self.ids(self.text(request)))
+
+    def sampling(self, request: Request, settings: Sampling, room: int) -> Sampling:
+        """Return gyre's `settings` with what is the harness's to ask: fewer tokens, stop strings, a form of output.
+
+        `room` is how many tokens still fit; at least one is asked for.
+        """
+        most = min(settings.max_new_tokens, room, *([] if request.max_tokens is None else [request.max_tokens]))
+        return replace(
+            settings,
+            max_new_tokens=max(1, most),
+            stop_token_ids=tuple(sorted({*settings.stop_token_ids, *self.stop_ids})),
+            stop=(*settings.stop, *request.stop),
+            constraint={**settings.constraint, **constraint(request, self.parsers)},
+        )

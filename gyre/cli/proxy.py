@@ -1,0 +1,144 @@
+"""`gyre proxy`: the proxy alone, a recorder in front of SGLang servers. Heavy imports are made inside the command."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ..errors import InputError
+from .common import OUT_FOLDER
+from .interrupt import Interrupt, interruptible
+
+if TYPE_CHECKING:
+    from gyre.backends.proxy.settings import ProxySettings
+    from gyre.backends.proxy.tokens import Renderer
+
+_EXTRA: Final = "gyre proxy needs packages that are not installed ({}); pip install 'gyre[proxy]'"
+_LOOK_EVERY_S: Final = 0.1
+
+
+@click.command()
+@click.option("--engine", "engines", multiple=True, required=True, help="Address of an SGLang server; give several.")
+@click.option("--tokenizer", required=True, help="Folder of the model, for its tokenizer and chat template.")
+@click.option("--out", type=OUT_FOLDER, required=True, help="Folder for the call log; goes on with one that is there.")
+@click.option("--execution", "executions", multiple=True, metavar="ID=KEY", help="An execution and its key.")
+@click.option("--open", "open_to_all", is_flag=True, help="Any key opens an execution of its own.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0: a free one.")
+@click.option("--admin-port", default=0, type=click.IntRange(0, 65535), help="0: a free one.")
+@click.option("--admin-key", envvar="GYRE_ADMIN_KEY", help="Key of the admin side; better given as GYRE_ADMIN_KEY.")
+@click.option("--engine-key", envvar="GYRE_ENGINE_KEY", default="", help="Key of the engines.")
+@click.option("--model", default="gyre-policy", show_default=True, help="Name to list; any name is served.")
+@click.option(
+    "--template", type=click.Path(path_type=Path, dir_okay=False), help="In place of the model's chat template."
+)
+@click.option("--template-kwargs", metavar="JSON", help='Handed to the chat template: {"enable_thinking": false}.')
+@click.option("--tool-call-parser", default="", help="SGLang's name for the model's form of tool calls.")
+@click.option("--reasoning-parser", default="", help="SGLang's name for the model's form of reasoning.")
+@click.option("--temperature", default=1.0, show_default=True, type=click.FloatRange(0.0))
+@click.option("--top-p", default=1.0, show_default=True, type=click.FloatRange(0.0, 1.0, min_open=True))
+@click.option("--top-k", default=-1, show_default=True, help="-1: all.")
+@click.option("--max-new-tokens", default=32_768, show_default=True, type=click.IntRange(1), help="Of one reply.")
+@click.option("--context-tokens", type=click.IntRange(2), help="Where it is less than the engines take.")
+@click.option("--max-steps", type=click.IntRange(1), help="Calls of an execution; past it the harness is told to stop.")
+@click.option("--max-tokens", type=click.IntRange(1), help="Input and output of all its calls.")
+@click.option("--max-seconds", type=click.FloatRange(0.0, min_open=True), help="From its opening.")
+@click.option("--calls-per-s", default=10.0, show_default=True, type=click.FloatRange(0.0, min_open=True))
+@click.option("--keep-alive", default=10.0, show_default=True, type=click.FloatRange(0.1, 30.0), help="In seconds.")
+@click.option("--quiet", is_flag=True, help="Log warnings only.")
+def proxy(**given: Any) -> None:
+    """Serve harnesses from SGLang servers and record every call, token by token.
+
+    Each execution has a base URL and a key; `gyre samples build` reads the log in --out. Without --execution and
+    --open, executions are opened at the admin address. Ctrl-C closes the log; started again with the same --out, the
+    proxy goes on where it stood.
+    """
+    if not (given["executions"] or given["open_to_all"]):
+        click.echo("gyre: no --execution and no --open: open executions at the admin address", err=True)
+    executions = [_execution(text) for text in given["executions"]]
+    try:
+        from gyre.backends.proxy.json_logs import log_json
+
+        settings, renderer = _settings(given), _renderer(given)
+    except ModuleNotFoundError as error:
+        raise InputError(_EXTRA.format(error.name)) from error
+    log_json("WARNING" if given["quiet"] else "INFO")
+    with interruptible() as interrupt:
+        asyncio.run(_serve(given, executions, settings, renderer, interrupt))
+
+
+def _execution(text: str) -> tuple[str, str]:
+    name, equals, key = text.partition("=")
+    if not (name and equals and key):
+        raise InputError("--execution: expected a name, an equals sign and a key, such as first=sk-1234")
+    return name, key
+
+
+def _settings(given: dict[str, Any]) -> ProxySettings:
+    from gyre.backends.engines.engine import Sampling
+    from gyre.backends.proxy.limits import Bounds
+    from gyre.backends.proxy.settings import ProxySettings
+
+    return ProxySettings(
+        host=given["host"],
+        port=given["port"],
+        admin_port=given["admin_port"],
+        model=given["model"],
+        sampling=Sampling(given["max_new_tokens"], given["temperature"], given["top_p"], given["top_k"]),
+        context_tokens=given["context_tokens"],
+        bounds=Bounds(calls_per_s=given["calls_per_s"]),
+        keep_alive_s=given["keep_alive"],
+    )
+
+
+def _renderer(given: dict[str, Any]) -> Renderer:
+    import json
+
+    from gyre.backends.proxy.tokens import Parsers, Renderer
+
+    try:
+        kwargs = json.loads(given["template_kwargs"] or "{}")
+    except ValueError as error:
+        raise InputError(f"--template-kwargs: not JSON ({error})") from error
+    if not isinstance(kwargs, dict):
+        raise InputError("--template-kwargs: expected a JSON object")
+    template: Path | None = given["template"]
+    try:
+        text = None if template is None else template.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{template}: the chat template cannot be read ({error})") from error
+    parsers = Parsers(given["tool_call_parser"], given["reasoning_parser"])
+    parsers.load()
+    return Renderer(given["tokenizer"], parsers=parsers, template=text, template_kwargs=kwargs)
+
+
+async def _serve(
+    given: dict[str, Any],
+    executions: list[tuple[str, str]],
+    settings: ProxySettings,
+    renderer: Renderer,
+    interrupt: Interrupt,
+) -> None:
+    from gyre.backends.engines.pool import EnginePool
+    from gyre.backends.engines.sglang import SGLangEngine
+    from gyre.backends.proxy.limits import Limits
+    from gyre.backends.proxy.proxy import Proxy
+
+    limits = Limits(given["max_steps"], given["max_tokens"], given["max_seconds"])
+    options = {"admin_key": given["admin_key"], "open_to_all": given["open_to_all"], "limits": limits}
+    async with EnginePool() as pool:
+        for url in dict.fromkeys(given["engines"]):
+            pool.add(SGLangEngine(url, key=given["engine_key"]))
+        async with Proxy(renderer, pool, given["out"], settings, **options) as running:
+            for name, key in executions:
+                opened = running.open_execution(name, key=key, limits=limits)
+                click.echo(f"execution {opened.id}: {opened.base_url} (OpenAI clients: {opened.base_url}/v1)")
+            click.echo(f"any execution, by its key: {running.url} (OpenAI clients: {running.url}/v1)")
+            click.echo(f"admin and metrics: {running.admin_url}/metrics")
+            click.echo(f"recording into {running.log_path}; Ctrl-C ends")
+            while not interrupt.asked:
+                await asyncio.sleep(_LOOK_EVERY_S)
+    click.echo(f"gyre: {given['out']}: the log is closed", err=True)

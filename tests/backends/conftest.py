@@ -1,0 +1,62 @@
+"""A tiny model and a real SGLang server that serves it, made once a session."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # helpers beside the tests: tiny_model
+
+# What a server needs to be small: KV for some tens of thousands of tokens, and a core left to the tests.
+SMALL_SERVER = ("--mem-fraction-static=0.1", "--max-total-tokens=32768", "--max-running-requests=16")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of a real server go to one xdist worker (`--dist loadgroup`), so that one server is started."""
+    for item in items:
+        if "sglang_engine" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("sglang"))
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a tiny random Qwen3, seed 0."""
+    return _model(tmp_path_factory, 0)
+
+
+@pytest.fixture(scope="session")
+def other_tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the same model with other weights, seed 1."""
+    return _model(tmp_path_factory, 1)
+
+
+@pytest.fixture(scope="session")
+def sglang_engine(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """A running SGLang server (`gyre.backends.engines.launching.Server`, `.url`) of `tiny_model`, version 0, on CPU.
+
+    Shared by the session: a test that changes its weights or pauses it puts that right again.
+    """
+    pytest.importorskip("sglang", reason="a real engine needs SGLang")
+    from gyre.backends.engines.launching import ServerSettings, start_sglang
+
+    log = tmp_path_factory.mktemp("sglang") / "server.log"
+    server = start_sglang(ServerSettings(tiny_model, log, cpu=True, flags=SMALL_SERVER))
+    try:
+        server.wait_ready(300)
+        yield server
+    finally:
+        server.end(signal.SIGKILL)
+
+
+def _model(factory: pytest.TempPathFactory, seed: int) -> Path:
+    pytest.importorskip("torch", reason="a tiny model is made with torch")
+    pytest.importorskip("transformers", reason="a tiny model is made with transformers")
+    from tiny_model import make_tiny_model
+
+    folder = factory.mktemp(f"tiny{seed}") / "model"
+    make_tiny_model(folder, seed)
+    return folder
