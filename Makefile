@@ -6,12 +6,15 @@ PROFILE ?= nl2repo-122b
 OUT ?= out/$(PROFILE)
 TREE := build/tree
 
+HARNESSES := $(VENV)/harnesses
+SGLANG := sglang==0.5.23
+
 .PHONY: compare test lint clean
 
 compare: $(VENV)/.gyre
 	$(BIN)/gyre compare $(PROFILE) --out $(OUT) --resume
 
-test: $(VENV)/.dev lint
+test: $(VENV)/.dev $(VENV)/.harnesses lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 # Type checker and import rules see the packages as they are installed, in one tree.
@@ -32,9 +35,17 @@ $(VENV)/.gyre: $(VENV)/bin/python pyproject.toml
 	$(BIN)/pip install --quiet --editable .
 	touch $@
 
-$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[dev]'
+# Tests run a real SGLang on the CPU; where its wheels do not fit the machine, they are skipped.
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml tests/backends/sglang_cpu.txt
+	$(BIN)/pip install --quiet --editable '.[dev]' -r tests/backends/sglang_cpu.txt \
+		|| $(BIN)/pip install --quiet --editable '.[dev]'
+	-$(BIN)/pip install --quiet --no-deps $(SGLANG)
 	touch $(VENV)/.gyre $@
+
+# Agent harnesses that tests run as their users do; where npm is missing, those tests are skipped.
+$(VENV)/.harnesses: $(VENV)/bin/python tests/backends/install_harnesses.sh
+	-PYTHON=$(CURDIR)/$(BIN)/python sh tests/backends/install_harnesses.sh $(HARNESSES)
+	touch $@
 
 clean:
 	rm -rf $(VENV) build out

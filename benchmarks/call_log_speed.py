@@ -1,11 +1,6 @@
 """How fast a log of calls is written and read, and how small it is: `python benchmarks/call_log_speed.py [PRESET]`.
 
 Compared, in one process, with plain files: each call's input and output written whole, as arrays, without checks.
-
-Seen on two cores: the execution of 596 calls and 32 M input tokens (1x) takes 8.8 MB instead of 131 MB, 10 B a unique
-token, about half of it inputs that are written in full, once in 32 calls. It is written in 75 to 96 ms with checksums
-and fsync (1.35 to 1.8 times the plain write) and read in 27 ms; opening the log takes 4.5 ms. 10x: 10.5 B a unique
-token, written in 1.08 s (0.8 times the plain write), read in 0.30 s. long (101 M input tokens): 18 B.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -33,17 +35,22 @@ def sync_folder(path: Path) -> None:
 def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then move it there; on any error nothing of it stays.
 
+    Where `path` is a link, the file that it leads to is written. What killed processes left of `path` is removed.
+
     Raises:
         InputError: the system refuses, for example because the disk is full.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    temporary = _temporary(target)
     try:
         with disk_errors(path):
-            write(temporary)
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            sync_folder(path.parent)
+            _remove_remains(target)
+            with _held(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)):
+                write(temporary)
+                with temporary.open("rb") as file:
+                    os.fsync(file.fileno())
+                temporary.replace(target)
+            sync_folder(target.parent)
     finally:
         with suppress(OSError):  # where even this is refused, the error before says why
             temporary.unlink()
@@ -57,15 +64,20 @@ def write_text_atomic(path: Path, text: str) -> None:
 def write_folder_atomic(path: Path, fill: Callable[[Path], object]) -> None:
     """Let `fill` fill a temporary folder beside `path`, then move it there; an older folder there is replaced whole.
 
+    What killed processes left of `path` is removed.
+
     Raises:
         InputError: the system refuses.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _temporary(path)
     try:
         with disk_errors(path):
+            if path.parent.is_dir():
+                _remove_remains(path)
             temporary.mkdir(parents=True)
-            fill(temporary)
-            _replace_folder(temporary, path)
+            with _held(os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)):
+                fill(temporary)
+                _replace_folder(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -83,3 +95,48 @@ def _replace_folder(new: Path, target: Path) -> None:
         old.rename(target)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+@contextmanager
+def _held(descriptor: int) -> Iterator[None]:
+    """Lock an open temporary, so that whoever would clear it away sees that its process lives, and close it."""
+    try:
+        with suppress(OSError):  # a file system without locks: the process id must do
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_remains(path: Path) -> None:
+    """Remove temporaries of `path` whose process is dead: killed, it could not do so itself.
+
+    Its id is free on this machine, and nobody holds the lock, here or on another machine that shares the folder.
+    """
+    name = re.compile(re.escape(f".{path.name}.") + r"([0-9]{1,9})\.tmp")
+    with os.scandir(path.parent) as entries:
+        left = [
+            Path(entry.path) for entry in entries if (ours := name.fullmatch(entry.name)) and _is_dead(int(ours[1]))
+        ]
+    for remains in left:
+        with suppress(OSError):  # in use, another's, or gone: not ours to remove
+            descriptor = os.open(remains, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(remains) if remains.is_dir() else remains.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def _is_dead(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # another user's
+        return False
+    return False

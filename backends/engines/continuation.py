@@ -60,6 +60,8 @@ class Continuation:
         self.token_ids += chunk.token_ids
         self.versions += chunk.versions
         exact = chunk.exact_versions
+        if chunk.finish is None and exact is None:
+            return chunk
         if exact is not None:
             exact = (*self.versions[: self._seam], *exact)
             self.versions = list(exact)

@@ -54,6 +54,7 @@ async def generate(
     *,
     decode: Decode | None = None,
     on_move: Callable[[Move], None] = lambda move: None,
+    on_place: Callable[[str], None] = lambda engine: None,
     persistence: Persistence = _PERSISTENCE,
     transfer: KVTransfer = _RECOMPUTE,
 ) -> AsyncGenerator[Chunk, None]:
@@ -61,7 +62,7 @@ async def generate(
 
     Where an engine is lost, breaks off or is to leave, the reply goes on with the tokens so far as input; each token
     keeps the log-prob and the version that it was sampled with. Closing the iterator aborts the request. `decode`
-    finds stop strings that span two engines (`Continuation`).
+    finds stop strings that span two engines (`Continuation`). `on_place` hears the engine's name when there is room.
 
     A constrained reply (`Sampling.constraint`) comes as one chunk once it is whole, and begins anew where it must
     move: a grammar cannot go on in the middle.
@@ -70,7 +71,7 @@ async def generate(
         RequestRefusedError: an engine refuses the request; or it fits no context; or engine after engine was lost on it
             (only this can come after chunks).
     """
-    attempts = _Attempts(pool, execution, generation, on_move, persistence, transfer)
+    attempts = _Attempts(pool, execution, generation, on_move, on_place, persistence, transfer)
     replies = attempts.held() if generation.sampling.constraint else attempts.streamed(decode)
     async with aclosing(replies) as chunks:
         async for chunk in chunks:
@@ -86,12 +87,14 @@ class _Attempts:
         execution: str,
         generation: Generation,
         on_move: Callable[[Move], None],
+        on_place: Callable[[str], None],
         persistence: Persistence,
         transfer: KVTransfer,
     ) -> None:
         self._pool = pool
         self._generation = generation
         self._on_move = on_move
+        self._on_place = on_place
         self._persistence = persistence
         self._transfer = transfer
         self._ticket = pool.ticket(execution, len(generation.input_ids), generation.sampling.max_new_tokens)
@@ -123,6 +126,7 @@ class _Attempts:
         await asyncio.sleep(self._persistence.pause(self._fruitless))
         ticket = replace(self._ticket, input_tokens=progress.input_tokens(), max_new_tokens=progress.left())
         async with self._pool.lease(ticket) as lease:
+            self._on_place(lease.engine.name)
             left = _fitting(lease, progress)
             if left == 0:
                 yield Chunk((), (), (), Finish.LENGTH)

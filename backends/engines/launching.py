@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+_REAPING_S: Final = 2.0  # for killed children to be gone; an orphan that nobody reaps stays for ever
 _STUBS: Final = Path(__file__).parent / "cpu_stubs"
 
 # Without these a server on CPU looks for kernels that are not there, or keeps a core busy while idle.
@@ -76,9 +77,12 @@ class Server:
         _signal_group(self.process.pid, by)
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout_s)
-        # The group outlives its leader where a child does: schedulers can.
+        # The group outlives its leader where a child does: schedulers can, and they hold the GPU's memory.
         _signal_group(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        end = time.monotonic() + _REAPING_S
+        while _signal_group(self.process.pid, 0) and time.monotonic() < end:
+            time.sleep(0.02)
 
 
 def start_sglang(settings: ServerSettings) -> Server:
@@ -128,9 +132,13 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _signal_group(group: int, by: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
+def _signal_group(group: int, by: int) -> bool:
+    """Signal every process of the group; return whether there is one. 0 only asks."""
+    try:
         os.killpg(group, by)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _tail(log: Path, lines: int = 20) -> str:

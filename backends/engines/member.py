@@ -78,7 +78,6 @@ class Member:
         """Wait until it is time for the next check."""
         # Doubling stops in time: 2 to the power of all strikes would overflow.
         retry_s = min(checks.retry_s * 2 ** min(self.strikes, 16), checks.retry_most_s)
-        self.wake.clear()
         try:
             async with asyncio.timeout(checks.every_s if self.up else retry_s):
                 await self.wake.wait()

@@ -161,7 +161,7 @@ class EnginePool:
             self._routing.withdraw(ticket)
             if place.done() and not place.cancelled():  # cancelled in the moment between being placed and going on
                 self._routing.release(place.result().engine.name, ticket)
-                self._place()
+            self._place()  # it may have held up others
             raise
 
     def _place(self) -> None:
@@ -186,6 +186,7 @@ class EnginePool:
     async def _watch(self, member: Member) -> None:
         while True:
             losses = member.losses
+            member.wake.clear()  # before the check: what comes during it asks for another
             info = await member.check()
             if info is None:
                 self._down(member)
@@ -203,6 +204,8 @@ class EnginePool:
         self._place()
 
     def _down(self, member: Member) -> None:
+        if self._members.get(member.engine.name) is not member:
+            return  # it has left; one of its name may be here
         if member.up:
             _log.warning("engine %s takes no requests until a check passes", member.engine.name)
         member.up = False

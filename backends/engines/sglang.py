@@ -15,7 +15,7 @@ import aiohttp
 import orjson
 
 from .engine import Chunk, EngineInfo, EngineLostError, EngineUnreachableError, Generation, RequestRefusedError
-from .sglang_stream import EventBytes, ReplyReader
+from .sglang_stream import EventLines, ReplyReader
 
 _log = logging.getLogger(__name__)
 _VERSION: Final = re.compile(r"[vV]?(\d+)")
@@ -54,6 +54,7 @@ class SGLangEngine:
         )
         self._aborts: set[asyncio.Task[None]] = set()
         self._unnumbered: set[str] = set()
+        self._told_cumulative = False
 
     async def generate(self, generation: Generation) -> AsyncGenerator[Chunk, None]:
         """See `Engine.generate`."""
@@ -71,7 +72,7 @@ class SGLangEngine:
                     if not running:
                         return
             raise EngineLostError(f"{self.name} ended its stream before the reply's end")
-        except RequestRefusedError:
+        except (RequestRefusedError, EngineUnreachableError):
             running = False
             raise
         finally:
@@ -81,6 +82,9 @@ class SGLangEngine:
     async def info(self) -> EngineInfo:
         """See `Engine.info`."""
         server, model = await asyncio.gather(self._get("/server_info"), self._get("/model_info"))
+        if server.get("incremental_streaming_output") is False and not self._told_cumulative:
+            self._told_cumulative = True
+            _log.warning("%s runs without --incremental-streaming-output: it repeats a reply in every event", self.name)
         replicas = int(server.get("dp_size") or 1)
         try:
             running = server.get("max_running_requests")
@@ -119,7 +123,7 @@ class SGLangEngine:
         try:
             if response.status != 200:
                 raise await self._refusal(response)
-            events = EventBytes()
+            events = EventLines()
             while data := await self._data(response):
                 for payload in events.feed(data):
                     if payload != b"[DONE]":

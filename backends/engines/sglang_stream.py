@@ -17,24 +17,25 @@ _SMALL_BYTES: Final = 8192  # so much is parsed whole
 _FINISHES: Final = {"stop": Finish.STOP, "length": Finish.LENGTH, "abort": Finish.ABORT}
 
 
-class EventBytes:
-    """Splits a server-sent event stream into the payloads of its `data:` events."""
+class EventLines:
+    """Splits a server-sent event stream into the payloads of its `data:` lines; SGLang writes one to an event."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
-        self._scanned = 0  # no event ends before this
+        self._scanned = 0  # no line ends before this
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield each payload that is now whole. To be exhausted before the next call."""
         self._pending += data
         start = 0
-        while (end := self._pending.find(b"\n\n", max(start, self._scanned))) >= 0:
-            event = bytes(memoryview(self._pending)[start:end])
-            start = self._scanned = end + 2
-            if event.startswith(b"data:"):
-                yield event[5:].strip()
+        while (end := self._pending.find(b"\n", self._scanned)) >= 0:
+            if self._pending.startswith(b"data: ", start):
+                with memoryview(self._pending) as view:  # one copy: a line may repeat a long reply
+                    payload = bytes(view[start + 6 : end])
+                yield payload
+            start = self._scanned = end + 1
         del self._pending[:start]
-        self._scanned = max(0, len(self._pending) - 1)
+        self._scanned = len(self._pending)
 
 
 class ReplyReader:
@@ -105,9 +106,9 @@ class ReplyReader:
         new = entries[len(entries) - (total - before) :] if total > before else []
         spans = meta.get("weight_versions")
         # The spans come with the last event; until then there is only the server's version of the moment.
-        versions = self._spread(spans, total) if spans else [self._number(meta.get("weight_version"))] * len(new)
-        said, versions = (versions[:before], versions[before:]) if spans else (self._said, versions)
-        exact = None if said == self._said else (*said, *versions)
+        spread = self._spread(spans, total) if spans else []
+        versions = spread[before:] if spans else [self._number(meta.get("weight_version"))] * len(new)
+        exact = tuple(spread) if spans and spread[:before] != self._said else None
         self._said += versions
         finish = _finish(meta.get("finish_reason"))
         return Chunk(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -62,18 +62,22 @@ class CallRunner:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
 
-    async def run(self, call: Call) -> None:
-        """Take the call to its end. Whatever goes wrong reaches the clients as a failure, never as an exception."""
+    async def run(self, call: Call, recall: Callable[[Call], Awaitable[bool]]) -> None:
+        """Take the call to its end, unless `recall` knows its reply.
+
+        Whatever goes wrong reaches the clients as a failure, never as an exception.
+        """
         try:
-            await _Run(self, call).run()
+            if not await recall(call):
+                await _Run(self, call).run()
         except _RefusedError as refused:
             self._fail(call, refused.failure)
         except asyncio.CancelledError:
             self._fail(call, _STOPPED[StopReason.SHUTDOWN])
             raise
         except Exception:
+            self._fail(call, _BROKEN)  # first of all: clients wait
             _log.exception("a call failed", extra=_told(call))
-            self._fail(call, _BROKEN)
 
     def _fail(self, call: Call, failure: Failure) -> None:
         if call.transcript.closed:
@@ -96,6 +100,8 @@ class _Run:
         self._parser = ReplyParser(
             runner._renderer, call.request, stop=runner._settings.sampling.stop, reply_id=call.id
         )
+        self._clipped = False  # by what the execution has left
+        self._queued_s = 0.0
         self._first_s: float | None = None
 
     async def run(self) -> None:
@@ -142,12 +148,17 @@ class _Run:
             raise _RefusedError(Failure("too_long", what, prompt_tokens=tokens, max_prompt_tokens=context - 1))
         room = settings.sampling.max_new_tokens if context is None else context - tokens
         left = call.execution.tokens_left(tokens)
+        self._clipped = left is not None and left < min(room, settings.sampling.max_new_tokens)
         return self._by._renderer.sampling(call.request, settings.sampling, room if left is None else min(room, left))
 
     async def _generate(self, generation: Generation) -> None:
         call, take, feed, loop = self._call, self._sampled.take, self._parser.feed, self._by._loop
         call.move(CallState.QUEUED)
-        async with aclosing(self._by._engines.generate(call.execution.id, generation, self._moved)) as chunks:
+        self._queued_s = loop.time()
+        chunks_of = self._by._engines.generate
+        async with aclosing(
+            chunks_of(call.execution.id, generation, on_move=self._moved, on_place=self._placed)
+        ) as chunks:
             async for chunk in chunks:
                 now_s = loop.time()
                 if self._first_s is None:
@@ -156,6 +167,10 @@ class _Run:
                     self._by._metrics.first_token.observe(now_s - call.received_s)
                 take(chunk)
                 call.transcript.add(feed(chunk.token_ids), now_s)
+
+    def _placed(self, engine: str) -> None:
+        if not self._sampled.token_ids:
+            self._by._metrics.queue.observe(self._by._loop.time() - self._queued_s)
 
     def _moved(self, move: Move) -> None:
         self._by._metrics.moves.labels(move.engine).inc()
@@ -169,6 +184,7 @@ class _Run:
             if call.stopped is not StopReason.TIME_LIMIT:
                 await self._given_up(prompt)
                 return
+            call.execution.limit_met(self._by._loop.time())
             if self._first_s is None:
                 raise _RefusedError(Failure("ended", "the execution has reached its time limit; stop here"))
             self._sampled.finish = Finish.LENGTH
@@ -209,7 +225,9 @@ class _Run:
         by._metrics.record.observe(by._loop.time() - now_s)
         by._metrics.output_tokens.inc(len(record.output_ids))
         by._metrics.cached_tokens.inc(self._sampled.cached_tokens)
-        call.execution.use(len(record.input_ids) + len(record.output_ids), record.role)
+        call.execution.use(len(record.input_ids) + len(record.output_ids), record.role, delivered=delivered)
+        if self._clipped and finish is Finish.LENGTH:
+            call.execution.limit_met(now_s)
         told = {
             **_told(call), "finish": finish, "input_tokens": len(record.input_ids),
             "reused_tokens": prompt.reused_tokens, "output_tokens": len(record.output_ids),
@@ -232,5 +250,5 @@ def _told(call: Call) -> dict[str, object]:
     labels = call.labels
     return {
         "execution": call.execution.id, "call": call.id, "protocol": call.wire, "state": call.state,
-        "harness": labels.harness or None, "role": labels.role, "thread": labels.thread or None,
+        "harness": labels.harness or None, "role": labels.role, "harness_thread": labels.thread or None,
     }  # fmt: skip

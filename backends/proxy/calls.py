@@ -52,8 +52,7 @@ class Calls:
 
     async def _run(self, call: Call) -> None:
         try:
-            if not await self._recall(call):
-                await self._runner.run(call)
+            await self._runner.run(call, self._recall)
         finally:
             del self._running[call]
             call.execution.running -= 1
@@ -64,7 +63,7 @@ class Calls:
                 self._retries.forget(call)
 
     async def _recall(self, call: Call) -> bool:
-        """Take the reply from the log, where an earlier process recorded it."""
+        """Take the reply from the log, where an earlier process recorded it; tell whether it did."""
         found = await self._conversations.remembered(call.execution.id, call.digest, call.request)
         if found is None:
             return False

@@ -27,10 +27,15 @@ class Engines:
         return min(bounds, default=None)
 
     def generate(
-        self, execution: str, generation: Generation, on_move: Callable[[Move], None]
+        self,
+        execution: str,
+        generation: Generation,
+        *,
+        on_move: Callable[[Move], None],
+        on_place: Callable[[str], None],
     ) -> AsyncGenerator[Chunk, None]:
         """Yield a reply's chunks, whatever becomes of engines; see `gyre.backends.engines.generating`."""
-        return generate(self.pool, execution, generation, decode=self._decode, on_move=on_move)
+        return generate(self.pool, execution, generation, decode=self._decode, on_move=on_move, on_place=on_place)
 
     def forget(self, execution: str) -> None:
         """The execution has ended."""

@@ -60,10 +60,10 @@ class Execution:
             return f"its limit of {limits.seconds:g} seconds"
         return ""
 
-    def use(self, tokens: int, role: Role | None) -> None:
-        """Count a call that has ended."""
+    def use(self, tokens: int, role: Role | None, *, delivered: bool = True) -> None:
+        """Count a call that has ended. One that was given up took tokens, and was no step."""
         self.tokens += tokens
-        self.steps += role is not Role.SIDE
+        self.steps += delivered and role is not Role.SIDE
 
     def tokens_left(self, input_tokens: int) -> int | None:
         """Return how many output tokens a call with such an input may have; None: as many as it likes."""

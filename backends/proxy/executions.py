@@ -93,14 +93,17 @@ class Executions:
             return execution
         return Failure("ended", f"execution {owner} has ended; stop here")
 
-    def admit(self, execution: Execution, now_s: float) -> Failure | None:
-        """Count a call against the execution's rate; return why it must wait, where it must."""
+    def admit(self, execution: Execution, now_s: float, running: int) -> Failure | None:
+        """Count a call against the execution's rate; return why it must wait, where it must.
+
+        `running` are the calls of all executions.
+        """
         wait = self._bounds.retry_after_s
         if not execution.bucket.take(now_s):
             return Failure("rate_limited", "too many calls a second; wait, then try again", retry_after_s=wait)
         if execution.running >= self._bounds.calls_at_once:
             what = f"{execution.running} calls of this execution are running; wait for one to end, then try again"
             return Failure("rate_limited", what, retry_after_s=wait)
-        if sum(one.running for one in self._open.values()) >= self._bounds.calls_in_all:
+        if running >= self._bounds.calls_in_all:
             return Failure("rate_limited", "the proxy is full; wait, then try again", retry_after_s=wait)
         return None

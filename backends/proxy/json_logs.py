@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 _FIELDS: Final = (
-    "event", "execution", "call", "protocol", "harness", "role", "thread", "state", "finish", "reason", "engine",
-    "input_tokens", "reused_tokens", "output_tokens", "seconds", "kind",
+    "execution", "call", "protocol", "harness", "role", "harness_thread", "state", "finish", "reason", "engine", "kind",
+    "input_tokens", "reused_tokens", "output_tokens", "seconds",
 )  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def log_json(level: str = "INFO") -> None:
     """Write the logs of gyre's backends, and the server's warnings, to stderr as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    for name, least in (("gyre.backends", level), ("uvicorn.error", "CRITICAL")):
+    for name, least in (("gyre.backends", level), ("uvicorn.error", "WARNING")):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.setLevel(least)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import socket
 from collections.abc import Iterator
 from typing import Any, Final
@@ -15,6 +16,16 @@ from gyre.errors import InputError
 
 _BACKLOG: Final = 2048
 _GRACE_S: Final = 2  # for replies that were told to end
+
+
+class _NoBrokenOffReplies(logging.Filter):
+    """A reply that breaks off without an end is how a client is told that there is none: no fault of a server's."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.getMessage() != "ASGI callable returned without completing response."
+
+
+_NO_BROKEN_OFF_REPLIES: Final = _NoBrokenOffReplies()
 
 
 class _Server(uvicorn.Server):
@@ -45,6 +56,7 @@ class Listener:
             timeout_graceful_shutdown=_GRACE_S,
             backlog=_BACKLOG,
         )
+        logging.getLogger("uvicorn.error").addFilter(_NO_BROKEN_OFF_REPLIES)
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None
         self.host = host

@@ -44,6 +44,9 @@ class Metrics:
         self.farewells = Counter("gyre_proxy_farewells", "Replies that told a harness to stop", registry=registry)
         self.unrecorded = Counter("gyre_proxy_unrecorded", "Calls whose record could not be written", registry=registry)
         self.render = Histogram("gyre_proxy_render_seconds", "Request to tokens", registry=registry, buckets=_SECONDS)
+        self.queue = Histogram(
+            "gyre_proxy_queue_seconds", "Prompt to a place on an engine", registry=registry, buckets=_SECONDS
+        )
         self.first_token = Histogram(
             "gyre_proxy_first_token_seconds", "Request to first token, waiting for engines included",
             registry=registry, buckets=_SECONDS,

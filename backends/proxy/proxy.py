@@ -7,6 +7,7 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -83,50 +84,47 @@ class Proxy:
         settings = self._settings
         if self._admin_key is None and settings.host not in _LOOPBACK:
             raise InputError(f"{settings.host}: others can reach this address; give an admin key too")
-        self._recorder = Recorder(self._folder)
-        try:
+        async with AsyncExitStack() as stack:
+            self._recorder = Recorder(self._folder)
+            stack.callback(self._recorder.close)
+            for problem in self._recorder.problems:
+                _log.warning("%s", problem)
             self._conversations = Conversations(self._renderer)
-            self._engines = Engines(self.pool, self._decode, settings.context_tokens)
-            runner = CallRunner(
-                self._renderer, self._conversations, self._engines, self._recorder, self.metrics, settings
-            )
-            self._calls = Calls(runner, self._conversations, self.metrics, settings)
-            service = ProxyService(
-                self._identify, self._executions, self._calls, self._conversations, self.metrics, settings
-            )
+            stack.callback(self._conversations.close)
+            service = self._service()
+            stack.push_async_callback(self._calls.stop, StopReason.SHUTDOWN)  # what comes in while the doors close
+            self._listener = Listener(service, settings.host, settings.port)
+            stack.push_async_callback(self._listener.stop)
+            self._admin = Listener(admin_app(self, self._admin_key), settings.host, settings.admin_port)
+            stack.push_async_callback(self._admin.stop)
+            stack.push_async_callback(self._calls.stop, StopReason.SHUTDOWN)
             self._watch()
-            self._listeners = [Listener(service, settings.host, settings.port)]
-            self._listeners.append(Listener(admin_app(self, self._admin_key), settings.host, settings.admin_port))
-            for listener in self._listeners:
-                await listener.start()
-        except BaseException:
-            self._recorder.close()
-            raise
-        for problem in self._recorder.problems:
-            _log.warning("%s", problem)
+            await self._listener.start()
+            await self._admin.start()
+            self._stack = stack.pop_all()
         return self
+
+    def _service(self) -> ProxyService:
+        settings, metrics = self._settings, self.metrics
+        self._engines = Engines(self.pool, self._decode, settings.context_tokens)
+        runner = CallRunner(self._renderer, self._conversations, self._engines, self._recorder, metrics, settings)
+        self._calls = Calls(runner, self._conversations, metrics, settings)
+        return ProxyService(self._identify, self._executions, self._calls, self._conversations, metrics, settings)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            await self._calls.stop(StopReason.SHUTDOWN)
-            for listener in self._listeners:
-                await listener.stop()
-            await self._calls.stop(StopReason.SHUTDOWN)  # what came in meanwhile
-        finally:
-            self._conversations.close()
-            self._recorder.close()
+        await self._stack.aclose()
 
     @property
     def url(self) -> str:
         """Where harnesses find it; the key alone says for which execution they call."""
-        return self._listeners[0].url
+        return self._listener.url
 
     @property
     def admin_url(self) -> str:
         """Where executions are opened and metrics read."""
-        return self._listeners[1].url
+        return self._admin.url
 
     @property
     def log_path(self) -> Path:
@@ -226,6 +224,6 @@ class Proxy:
 def _go_on(execution: Execution, records: tuple[CallRecord, ...]) -> None:
     """Let an execution stand where an earlier process left it; the time in between does not count."""
     for record in records:
-        execution.use(len(record.input_ids) + len(record.output_ids), record.role)
+        execution.use(len(record.input_ids) + len(record.output_ids), record.role, delivered=record.delivered)
         execution.next_sequence = max(execution.next_sequence, record.sequence + 1)
     execution.opened_s -= max((record.end_s for record in records if record.end_s == record.end_s), default=0.0)

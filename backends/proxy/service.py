@@ -174,7 +174,7 @@ class ProxyService:
         execution = self._identify(key_of(headers), target.execution)
         if isinstance(execution, Failure):
             raise _RefusedError(execution)
-        if (failure := self._executions.admit(execution, self._loop.time())) is not None:
+        if (failure := self._executions.admit(execution, self._loop.time(), len(self._calls))) is not None:
             raise _RefusedError(failure)
         return execution
 

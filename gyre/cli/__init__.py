@@ -6,12 +6,13 @@ import errno
 import importlib
 import io
 import sys
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 
 from .. import __version__
 from ..errors import InputError
+from .interrupt import INTERRUPTED, CommandStoppedError, termination_as_interrupt
 
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "compare": ("compare", "Compare policies side by side on one workload, at equal GPUs and equal staleness."),
@@ -47,20 +48,31 @@ class _Commands(click.Group):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")  # tables have signs that an ASCII terminal lacks
         try:
-            return super().invoke(ctx)
+            with termination_as_interrupt():
+                return super().invoke(ctx)
         except InputError as error:
             _fail(str(error))
+        except KeyboardInterrupt:
+            _fail("interrupted", INTERRUPTED)
+        except CommandStoppedError as error:
+            _fail(str(error), INTERRUPTED)
         except OSError as error:
-            if error.errno in _NO_SPACE:
-                _fail(
-                    f"{error.filename or 'output'}: no space left on the disk; free some, then run again with --resume"
-                )
-            raise
+            if error.errno == errno.EPIPE:  # whoever read the output has read enough; click ends quietly
+                raise
+            _fail(_refused_by_system(error))
 
 
-def _fail(message: str) -> None:
+def _refused_by_system(error: OSError) -> str:
+    where = error.filename if isinstance(error.filename, str) else "output"
+    if error.errno in _NO_SPACE:
+        return f"{where}: no space left on the disk; free some, then run it again, with --resume if the command has it"
+    why = error.strerror or str(error) or type(error).__name__
+    return f"{where}: refused by the system ({why}); give another path, or mend what is there"
+
+
+def _fail(message: str, code: int = _BAD_INPUT) -> NoReturn:
     click.echo(f"gyre: {' '.join(message.split())}", err=True)
-    sys.exit(_BAD_INPUT)
+    sys.exit(code)
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

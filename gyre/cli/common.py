@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,13 +22,31 @@ force_option = click.option("--force", is_flag=True, help="Overwrite what is the
 
 def refuse_existing(path: Path, *, force: bool) -> None:
     """Raise `InputError` if `path` exists and `force` is not given, before any work is done for it."""
-    if path.exists() and not force:
+    try:
+        there = path.exists()
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise InputError(f"{path}: cannot be written ({why}); give another name or folder") from error
+    if there and not force:
         raise InputError(f"{path}: exists already; choose another name, or overwrite it with --force")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, as `1 group` or `2,000 groups`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def print_json(values: Any) -> None:
-    """Print `values` on stdout."""
-    click.echo(json.dumps(values, indent=2))
+    """Print `values` on stdout; NaN and infinity, which JSON has not, as null."""
+    click.echo(json.dumps(_with_json_form(values), indent=2, allow_nan=False))
+
+
+def _with_json_form(values: Any) -> Any:
+    if isinstance(values, dict):
+        return {name: _with_json_form(value) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_with_json_form(value) for value in values]
+    return None if isinstance(values, float) and not math.isfinite(values) else values
 
 
 def print_tables(*parts: Any) -> None:

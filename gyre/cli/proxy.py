@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,7 @@ _LOOK_EVERY_S: Final = 0.1
 
 @click.command()
 @click.option("--engine", "engines", multiple=True, required=True, help="Address of an SGLang server; give several.")
-@click.option("--tokenizer", required=True, help="Folder of the model, for its tokenizer and chat template.")
+@click.option("--tokenizer", type=OUT_FOLDER, required=True, help="Folder of the model: tokenizer, chat template.")
 @click.option("--out", type=OUT_FOLDER, required=True, help="Folder for the call log; goes on with one that is there.")
 @click.option("--execution", "executions", multiple=True, metavar="ID=KEY", help="An execution and its key.")
 @click.option("--open", "open_to_all", is_flag=True, help="Any key opens an execution of its own.")
@@ -110,6 +111,8 @@ def _renderer(given: dict[str, Any]) -> Renderer:
         text = None if template is None else template.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{template}: the chat template cannot be read ({error})") from error
+    if not given["tokenizer"].is_dir():  # a name would be looked for on the network
+        raise InputError(f"{given['tokenizer']}: no such folder; give the one that holds the model's tokenizer")
     parsers = Parsers(given["tool_call_parser"], given["reasoning_parser"])
     parsers.load()
     return Renderer(given["tokenizer"], parsers=parsers, template=text, template_kwargs=kwargs)
@@ -138,6 +141,9 @@ async def _serve(
                 click.echo(f"execution {opened.id}: {opened.base_url} (OpenAI clients: {opened.base_url}/v1)")
             click.echo(f"any execution, by its key: {running.url} (OpenAI clients: {running.url}/v1)")
             click.echo(f"admin and metrics: {running.admin_url}/metrics")
+            # Else the collector looks through all that was imported every so often: half a second, for every stream.
+            gc.collect()
+            gc.freeze()
             click.echo(f"recording into {running.log_path}; Ctrl-C ends")
             while not interrupt.asked:
                 await asyncio.sleep(_LOOK_EVERY_S)

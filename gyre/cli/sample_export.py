@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ..errors import InputError
 from ..trajectory.advantages import Baseline
-from ..trajectory.exchange import formats, write
+from ..trajectory.exchange import formats, require_options, write
 from ..trajectory.execution import ExecutionRecord
 from ..trajectory.making import make_samples
 from ..trajectory.packing import Load, Savings, calls_load, pack_rows, pack_trees, savings
@@ -55,7 +55,7 @@ class Export:
         """Check settings as they were given.
 
         Raises:
-            InputError: no such store, group, format or baseline, or a file of another suffix.
+            InputError: no such store, group, format, option or baseline, a group twice, or a file of another suffix.
         """
         if format_name not in formats():
             raise InputError(f"--to {format_name}: no such format; choose one of {', '.join(formats())}")
@@ -68,7 +68,10 @@ class Export:
         for group in groups:
             if group not in known:
                 raise InputError(f"--group {group}: not in {store}; gyre samples inspect {store} lists its groups")
+        if twice := [group for group, count in Counter(groups).items() if count > 1]:
+            raise InputError(f"--group {twice[0]}: given twice; give each group once")
         assigned = dict(map(parse_assignment, options))
+        require_options(format_name, assigned)
         return cls(opened, format_name, out, groups, Baseline(baseline), assigned, token_budget, selection)
 
     def to_json(self) -> dict[str, Any]:

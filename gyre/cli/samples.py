@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +12,6 @@ from ..errors import InputError
 from .common import OUT_FILE, OUT_FOLDER, force_option, json_option, print_json, print_tables, refuse_existing, working
 from .selection import selection_of, selection_options
 
-_INTERRUPTED: Final = 130
 _SOURCE: Final = click.Path(path_type=Path)
 
 
@@ -26,31 +24,24 @@ def samples() -> None:
 @click.argument("source", type=_SOURCE)
 @click.option("--out", type=OUT_FOLDER, required=True, help="Folder for the store.")
 @click.option("--scores", type=OUT_FILE, help="Table of execution, score and group: CSV, JSON lines or Parquet.")
-@click.option("--resume", is_flag=True, help="Go on with the store that --out holds.")
+@click.option("--resume", is_flag=True, help="Go on with the store that --out holds, with new calls and scores.")
 @click.option("--force", is_flag=True, help="Replace the store that --out holds.")
 @json_option
 def build(*, source: Path, out: Path, scores: Path | None, resume: bool, force: bool, as_json: bool) -> None:
     """Build the trees of SOURCE's executions into a store.
 
     SOURCE is a call log (.calls), a folder of them, or a file of JSON lines. Executions of which nothing says that they
-    ended are left out and named. Ctrl-C leaves a store that --resume goes on with.
+    ended are left out and named. Ctrl-C leaves a store that --resume goes on with; with --force, the old one.
     """
-    from ..trajectory.recorded_calls import RecordedCalls
     from ..trajectory.scores import read_scores
     from .interrupt import interruptible
-    from .store_build import BuildOutcome, fill, open_target
+    from .store_build import Target, build_into
 
+    target = Target(out, resume=resume, force=force)
+    target.check(source)
     table = read_scores(scores) if scores else {}
-    with interruptible() as interrupt, RecordedCalls(source, table) as calls:
-        if not calls.executions():
-            raise InputError(f"{source}: no execution has ended; give the ended ones with --scores")
-        store = open_target(out, resume=resume, force=force)
-        built = fill(store, calls, interrupt, quiet=as_json)
-        if built is None:
-            click.echo(f"gyre: stopped with {len(store):,} executions in {out}; --resume goes on", err=True)
-            sys.exit(_INTERRUPTED)
-        strangers = tuple(name for name in table if name not in calls.names)
-        outcome = BuildOutcome(store, built, calls.unfinished(), strangers, calls.problems)
+    with interruptible() as interrupt:
+        outcome = build_into(target, source, table, interrupt, quiet=as_json)
     if as_json:
         print_json(outcome.to_json())
     else:

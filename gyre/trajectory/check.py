@@ -14,6 +14,7 @@ A call that breaks a rule is left out as a whole and reported: a gap is never pa
 - A call of another model (`by_policy` False) is never trained, so its log-probabilities, versions and channels are not
   looked at. An output of no tokens needs none either.
 - Media lie within the input, in order, without overlap.
+- Texts, numbers and flags are of their types, a sequence fits 64 bits; see `gyre.trajectory.record_fields`.
 - Arrays are one-dimensional and contiguous, int32 for ids and versions, float32 for log-probabilities: nothing is
   converted on the way, for that would cost more than building the tree.
 """
@@ -28,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .call import CallRecord
+from .record_fields import is_whole, shown, wrong_field
 from .tree import Refusal
 
 
@@ -35,6 +37,7 @@ class Reason(StrEnum):
     """Why a call is refused."""
 
     NOT_DELIVERED = "not_delivered"
+    WRONG_TYPE = "wrong_type"  # of a text, a number or a flag
     NEGATIVE_SEQUENCE = "negative_sequence"
     WRONG_DTYPE = "wrong_dtype"  # or not contiguous, or not of one dimension
     EMPTY_INPUT = "empty_input"
@@ -55,6 +58,7 @@ class Reason(StrEnum):
 
 
 UNKNOWN_VERSION: Final = -1
+UNKNOWN_SEQUENCE: Final = -1  # of a refused call without a usable one
 INFINITE_BELOW: Final = -9999.0  # this and less stands for minus infinity
 
 _INT32: Final = np.dtype(np.int32)
@@ -63,7 +67,9 @@ _FLOAT32: Final = np.dtype(np.float32)
 
 def refuse(call: CallRecord, reason: Reason, what: str) -> Refusal:
     """Return the refusal of `call`; `what` names the field, the place, the value and the remedy."""
-    return Refusal(call.call_id, call.sequence, reason, f"call {call.call_id} of execution {call.execution}: {what}")
+    call_id = call.call_id if isinstance(call.call_id, str) else shown(call.call_id)
+    sequence = call.sequence if is_whole(call.sequence) else UNKNOWN_SEQUENCE
+    return Refusal(call_id, sequence, reason, f"call {call_id} of execution {call.execution}: {what}")
 
 
 def refusal(call: CallRecord, *, scan_ids: bool = True) -> Refusal | None:
@@ -82,6 +88,8 @@ def _of_input(call: CallRecord, scan_ids: bool) -> Refusal | None:
     """Judge what every call must have: a delivered reply, and token ids."""
     if not call.delivered:
         return refuse(call, Reason.NOT_DELIVERED, "the client was gone before it had the reply")
+    if (wrong := wrong_field(call)) is not None:
+        return refuse(call, Reason.WRONG_TYPE, wrong)
     if call.sequence < 0:
         return refuse(call, Reason.NEGATIVE_SEQUENCE, f"sequence is {call.sequence}, expected 0 or more")
     for name, ids in (("input_ids", call.input_ids), ("output_ids", call.output_ids)):

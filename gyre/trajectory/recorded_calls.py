@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,18 +26,25 @@ _REMEDY: Final = f"give a call log ({SUFFIX}), a folder of them, or JSON lines"
 class RecordedCalls:
     """Calls of executions, read execution by execution. Close it, or use it in a with statement."""
 
-    def __init__(self, path: Path, scores: Mapping[str, Score] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        scores: Mapping[str, Score] | None = None,
+        *,
+        on_record: Callable[[int], object] | None = None,
+    ) -> None:
         """Open calls; what they are shows in the first bytes.
 
-        JSON lines may have their executions interleaved, so they are first written to a call log in a temporary folder.
+        JSON lines may have their executions interleaved, so they are first written to a call log, a temporary file
+        without a name. `on_record(done)` is called after each; what it raises ends the reading.
         An execution has ended where the calls have a record of it, or `scores` do; those override the record.
 
         Raises:
             InputError: there is nothing such, it cannot be read, or a score has no group.
         """
-        self.path = path
+        self.path = path = Path(path)
         with ExitStack() as opened:
-            log = path if _is_log(path) else _as_log(path, Path(opened.enter_context(TemporaryDirectory())))
+            log = path if _is_log(path) else _as_log(path, opened, on_record)
             self._logs: CallLogs = opened.enter_context(open_logs(log))
             recorded = {record.execution: record for record in self._logs.executions()}
             self._names = tuple(dict.fromkeys((*recorded, *self._logs.unfinished())))
@@ -64,6 +72,10 @@ class RecordedCalls:
     def record(self, execution: str) -> ExecutionRecord | None:
         """Return what is known of an execution that ended."""
         return self._ended.get(execution)
+
+    def call_count(self, execution: str) -> int:
+        """Return how many calls of an execution there are, with those that cannot be read."""
+        return self._logs.call_count(execution)
 
     def read(self, execution: str) -> Iterator[CallRecord | Refusal]:
         """Yield an execution's calls, and in place of one that cannot be read, why."""
@@ -94,25 +106,29 @@ class RecordedCalls:
 
 def _is_log(path: Path) -> bool:
     """Whether `path` is a call log by its first bytes or its name, or a folder."""
-    if path.is_dir() or path.suffix == SUFFIX:
-        return True
     try:
+        if path.is_dir() or path.suffix == SUFFIX:
+            return True
+        if not path.is_file() and path.exists():
+            raise InputError(f"{path}: not a regular file; write the calls to one first")
         with path.open("rb") as file:
             return file.read(len(_LOG_BEGINS)) == _LOG_BEGINS
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or type(error).__name__}); {_REMEDY}") from error
 
 
-def _as_log(path: Path, folder: Path) -> Path:
-    """Write JSON lines as a call log."""
-    log, empty = folder / f"calls{SUFFIX}", True
-    with CallLogWriter(log) as writer:
-        for record in read_calls_jsonl(path):
-            empty = False
-            if isinstance(record, ExecutionRecord):
-                writer.append_execution(record)
-            else:
-                writer.append(record)
-    if empty:
+def _as_log(path: Path, opened: ExitStack, on_record: Callable[[int], object] | None) -> Path:
+    """Write JSON lines as a call log that is there until `opened` is closed, or this process ends, however it ends."""
+    with ExitStack() as writing:
+        folder = writing.enter_context(TemporaryDirectory())
+        writer = writing.enter_context(CallLogWriter(Path(folder) / f"calls{SUFFIX}"))
+        log = opened.enter_context(writer.path.open("rb"))
+        shutil.rmtree(folder)
+        done = 0
+        for done, record in enumerate(read_calls_jsonl(path), start=1):
+            writer.append_record(record)
+            if on_record is not None:
+                on_record(done)
+    if not done:
         raise InputError(f"{path}: holds no call; {_REMEDY}")
-    return log
+    return Path(f"/dev/fd/{log.fileno()}")

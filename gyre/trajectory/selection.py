@@ -55,8 +55,8 @@ class Selection(BaseModel):
         default=Mode.BOUNDED, description="bounded, all, main_only, or a function of your own as module:function"
     )
     max_paths: int = Field(default=5, ge=1, description="J_max, most paths of an execution that are drawn")
-    seed: int = Field(default=0, description="seed of the draws")
-    max_tokens: int | None = Field(default=None, ge=2, description="most tokens of a row; left out: no limit")
+    seed: int = Field(default=0, ge=-(2**63), lt=2**64, description="seed of the draws")
+    max_tokens: int | None = Field(default=None, ge=2, lt=2**31, description="most tokens of a row; left out: no limit")
     over_length: OverLength = Field(default=OverLength.TRUNCATE, description="what becomes of longer paths")
     dedup: Dedup = Field(default=Dedup.TOKEN, description="what is trained only once in an execution")
 

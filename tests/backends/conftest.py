@@ -15,13 +15,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # helpers beside the tests: tiny
 SMALL_SERVER = ("--mem-fraction-static=0.1", "--max-total-tokens=32768", "--max-running-requests=16")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of a real server go to one xdist worker (`--dist loadgroup`), so that one server is started."""
-    for item in items:
-        if "sglang_engine" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("sglang"))
-
-
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a tiny random Qwen3, seed 0."""
@@ -38,7 +31,8 @@ def other_tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sglang_engine(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """A running SGLang server (`gyre.backends.engines.launching.Server`, `.url`) of `tiny_model`, version 0, on CPU.
 
-    Shared by the session: a test that changes its weights or pauses it puts that right again.
+    Shared by the session: a test that changes its weights or pauses it puts that right again. Modules that use it are
+    named `test_*_real.py`: they all run in one xdist worker.
     """
     pytest.importorskip("sglang", reason="a real engine needs SGLang")
     from gyre.backends.engines.launching import ServerSettings, start_sglang

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
@@ -21,6 +22,7 @@ from gyre.trajectory.call import CallRecord
 from gyre.trajectory.call_log import CallLog
 
 QUICK = Checks(every_s=0.05, retry_s=0.02, retry_most_s=0.1)
+logging.getLogger("gyre.backends").setLevel(logging.INFO)  # so that tests hear what is logged
 QUICK_SETTINGS = ProxySettings(keep_alive_s=0.2, linger_s=0.1)
 _renderers: dict[Path, Renderer] = {}
 

@@ -22,6 +22,7 @@ from gyre.trajectory.call import Finish
 QUICK = Checks(every_s=0.02, retry_s=0.005, retry_most_s=0.02)
 EAGER = Persistence(pause_s=0.001, pause_most_s=0.01)
 PACE = Pace(tokens_per_s=1000, chunk_tokens=3)
+SLOW = Pace(tokens_per_s=100, chunk_tokens=3)  # nothing ends before what is to befall it
 
 
 async def unbroken(pool: EnginePool, generation: Generation, moves: list[Move], **settings: object) -> list[Chunk]:
@@ -105,13 +106,15 @@ async def removed(busy: ScriptedEngine, other: ScriptedEngine, pool: EnginePool)
 )
 def test_a_reply_survives(fault: Fault) -> None:
     async def run() -> None:
-        engines = [ScriptedEngine(name, pace=PACE) for name in "ab"]
+        engines = [ScriptedEngine(name, pace=SLOW) for name in "ab"]
         moves: list[Move] = []
         async with EnginePool(checks=QUICK) as pool:
             for engine in engines:
                 pool.add(engine)
             running = asyncio.create_task(unbroken(pool, asked(200), moves))
             await fault(engines[0], engines[1], pool)
+            for engine in engines:
+                engine.pace = PACE
             check(await running, 200)
             assert {move.tokens for move in moves} == {moves[0].tokens}  # two where it first tried a dead one
             [first, second] = sorted([*engines[0].generations, *engines[1].generations], key=lambda g: g.request_id)
@@ -124,7 +127,7 @@ def test_a_reply_survives(fault: Fault) -> None:
 
 def test_versions_are_those_of_the_weights_that_sampled() -> None:
     async def run() -> None:
-        a = ScriptedEngine("a", pace=PACE, info=EngineInfo("m", 1 << 20, 8, 1 << 20, version=4))
+        a = ScriptedEngine("a", pace=SLOW, info=EngineInfo("m", 1 << 20, 8, 1 << 20, version=4))
         b = ScriptedEngine("b", pace=PACE, info=EngineInfo("m", 1 << 20, 8, 1 << 20, version=7))
         moves: list[Move] = []
         async with EnginePool(checks=QUICK) as pool:
@@ -142,7 +145,7 @@ def test_versions_are_those_of_the_weights_that_sampled() -> None:
 
 def test_the_only_engine_comes_back_and_the_reply_with_it() -> None:
     async def run() -> None:
-        engine, moves = ScriptedEngine("a", pace=PACE), []
+        engine, moves = ScriptedEngine("a", pace=SLOW), []
         async with EnginePool(checks=QUICK) as pool:
             pool.add(engine)
             running = asyncio.create_task(unbroken(pool, asked(120), moves))
@@ -153,6 +156,7 @@ def test_the_only_engine_comes_back_and_the_reply_with_it() -> None:
                 engine.kill()
                 await asyncio.sleep(0.02)
                 engine.restart()
+            engine.pace = PACE
             check(await running, 120)
             assert len(moves) == 3
 
@@ -294,13 +298,15 @@ def test_a_reply_that_fills_the_context_ends_there() -> None:
 
 def test_a_constrained_reply_comes_whole_and_begins_anew() -> None:
     async def run() -> None:
-        engines = [ScriptedEngine(name, pace=PACE) for name in "ab"]
+        engines = [ScriptedEngine(name, pace=SLOW) for name in "ab"]
         moves: list[Move] = []
         async with EnginePool(checks=QUICK) as pool:
             for engine in engines:
                 pool.add(engine)
             running = asyncio.create_task(unbroken(pool, asked(100, constraint={"regex": ".*"}), moves))
-            await kill_after(engines[0], engines[1], 0.03)
+            await kill_after(engines[0], engines[1], 0.1)
+            for engine in engines:
+                engine.pace = PACE
             [chunk] = await running
             check([chunk], 100)
             assert moves[0].tokens > 0

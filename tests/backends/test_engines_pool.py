@@ -106,6 +106,26 @@ def test_requests_are_served_in_the_order_of_their_arrival() -> None:
     asyncio.run(run())
 
 
+def test_one_that_gives_up_waiting_lets_those_behind_it_go() -> None:
+    async def run() -> None:
+        info = EngineInfo("m", kv_tokens=1000, max_running=9, max_context_tokens=1 << 20, version=0)
+        async with pool_of(ScriptedEngine("a", info=info)) as pool:
+            go, order = asyncio.Event(), list[int]()
+            first = asyncio.create_task(hold(pool, pool.ticket("x", 500, 0), order, go))
+            await until(lambda: order)
+            large = asyncio.create_task(hold(pool, pool.ticket("y", 900, 0), order))
+            await until(lambda: pool.queued() == 1)
+            small = asyncio.create_task(hold(pool, pool.ticket("z", 10, 0), order))
+            await asyncio.sleep(0.01)
+            assert not small.done()
+            large.cancel()
+            assert await small == "a"
+            go.set()
+            await first
+
+    asyncio.run(run())
+
+
 def test_a_drained_engine_gets_nothing_until_it_is_added_again() -> None:
     async def run() -> None:
         a, b = ScriptedEngine("a"), ScriptedEngine("b")
@@ -140,6 +160,20 @@ def test_an_engine_is_in_a_pool_once() -> None:
         async with pool_of(engine) as pool:
             with pytest.raises(ValueError, match="in the pool already"):
                 pool.add(engine)
+
+    asyncio.run(run())
+
+
+def test_a_loss_of_one_that_has_left_is_not_held_against_another_of_its_name() -> None:
+    async def run() -> None:
+        async with pool_of(ScriptedEngine("a")) as pool:
+            async with pool.lease(pool.ticket("x", 10, 10)) as lease:
+                await pool.remove("a")
+                pool.add(ScriptedEngine("a"))
+                await until(lambda: pool.members()["a"] is MemberState.SERVING)
+                lease.lost = True
+            assert pool.members()["a"] is MemberState.SERVING
+            assert await hold(pool, pool.ticket("x", 10, 10), []) == "a"
 
     asyncio.run(run())
 

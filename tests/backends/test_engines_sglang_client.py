@@ -50,7 +50,7 @@ def test_a_reply_comes_over_http_as_it_was_scripted(incremental: bool) -> None:
 
 def test_versions_follow_a_publish_in_mid_reply() -> None:
     async def run() -> None:
-        double = ScriptedEngine("double", pace=Pace(tokens_per_s=400))
+        double = ScriptedEngine("double", pace=Pace(tokens_per_s=50))
         async with serving(ScriptedServer(double).application()) as url:
             engine = SGLangEngine(url)
             running = asyncio.create_task(reply(engine, asked(60)))
@@ -58,6 +58,7 @@ def test_versions_follow_a_publish_in_mid_reply() -> None:
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.05)
             double.publish(9)
+            double.pace = Pace()
             said = versions(await running)
             assert said == sorted(said)
             assert set(said) == {0, 9}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gyre.backends.engines.engine import Chunk, EngineLostError, RequestRefusedError
-from gyre.backends.engines.sglang_stream import EventBytes, ReplyReader
+from gyre.backends.engines.sglang_stream import EventLines, ReplyReader
 from gyre.trajectory.call import Finish
 
 # Of SGLang 0.5.23, started with --incremental-streaming-output, word for word.
@@ -149,7 +149,7 @@ def test_events_are_whole_however_they_are_torn(contents: list[bytes], data: st.
     sent = [content.replace(b"\n", b"").strip() for content in contents]
     stream = b"".join(b"data: " + content + b"\n\n" for content in sent) + b": a comment\n\ndata: never ends"
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
-    events, got = EventBytes(), []
+    events, got = EventLines(), []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         got += list(events.feed(stream[start:end]))
     assert got == sent

@@ -68,10 +68,10 @@ def serving(made: Bench) -> ScriptedEngine:
 
 def streamed(made: Bench, opened: Any, befall: Callable[[ScriptedEngine], object], after: int) -> str:
     """Stream a reply; when `after` pieces have come, let something befall the engine that serves it."""
-    text, count = "", 0
-    for part in client(opened).chat.completions.create(model="m", messages=QUESTION, stream=True):
+    text = ""
+    parts = client(opened).chat.completions.create(model="m", messages=QUESTION, stream=True)
+    for count, part in enumerate(parts, 1):
         text += part.choices[0].delta.content or ""
-        count += 1
         if count == after:
             befall(serving(made))
     return text.strip()
@@ -141,7 +141,7 @@ def test_a_client_that_hangs_up_ends_the_generation(running: Bench) -> None:
 
 
 def test_a_client_that_hangs_up_while_it_waits_for_an_engine(renderer: Any, tmp_path: Path) -> None:
-    with bench(renderer, tmp_path / "out", list) as made:
+    with bench(renderer, tmp_path / "out", list, ProxySettings(linger_s=0.0)) as made:
         opened = made.open("waiting")
         with pytest.raises(openai.APITimeoutError):
             client(opened).with_options(timeout=0.5).chat.completions.create(model="m", messages=QUESTION)
@@ -219,14 +219,17 @@ def test_a_broken_stream_never_ends_cleanly(running: Bench) -> None:
     body = {"model": "m", "stream": True, "messages": QUESTION}
     url = f"{opened.base_url}/v1/chat/completions"
     seen = b""
-    with (
-        pytest.raises(httpx.RemoteProtocolError),
-        httpx.stream("POST", url, headers=headers, json=body, timeout=30) as reply,
-    ):
-        for part in reply.iter_raw():
-            seen += part
-            if seen.count(b"data:") == 5:
-                running.submit(running.proxy.end_execution("broken"))
+
+    def read() -> None:
+        nonlocal seen
+        with httpx.stream("POST", url, headers=headers, json=body, timeout=30) as reply:
+            for part in reply.iter_raw():
+                seen += part
+                if seen.count(b"data:") == 5:
+                    running.submit(running.proxy.end_execution("broken"))
+
+    with pytest.raises(httpx.RemoteProtocolError):
+        read()
     assert b"[DONE]" not in seen
     assert b'"finish_reason":"' not in seen
 

@@ -210,11 +210,13 @@ def test_bounds(renderer: Any, tmp_path: Path) -> None:
         assert httpx.post(url, headers=headers, json=asking("x" * 5000)).status_code == 413
         pieces = (b"x" * 1000 for _ in range(10))
         assert httpx.post(url, headers=headers, content=pieces).status_code == 413
-        with httpx.stream("POST", url, headers=headers, json=asking("a")) as one:
-            with httpx.stream("POST", url, headers=headers, json=asking("b")) as two:
-                third = httpx.post(url, headers=headers, json=asking("c"))
-                assert (one.status_code, two.status_code, third.status_code) == (200, 200, 429)
-                assert third.headers["retry-after"] == "20"
+        with (
+            httpx.stream("POST", url, headers=headers, json=asking("a")) as one,
+            httpx.stream("POST", url, headers=headers, json=asking("b")) as two,
+        ):
+            third = httpx.post(url, headers=headers, json=asking("c"))
+            assert (one.status_code, two.status_code, third.status_code) == (200, 200, 429)
+            assert third.headers["retry-after"] == "20"
         assert httpx.post(url, headers=headers, json={}).status_code == 400
         often = httpx.post(url, headers=headers, json={})
         assert (often.status_code, often.headers["retry-after"]) == (429, "20")

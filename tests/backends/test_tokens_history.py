@@ -15,7 +15,11 @@ pytest.importorskip("tokenizers")
 
 from gyre.backends.proxy.conversation import Message, Request, Speaker, ToolCall
 from gyre.backends.proxy.tokens import History, Prompt, Renderer
+from gyre.backends.proxy.tokens.seam import Turn
 from gyre.backends.proxy.wire import BadRequestError
+from gyre.errors import InputError
+from gyre.trajectory.building import build_tree
+from gyre.trajectory.call import CallRecord
 
 SYSTEM = Message(Speaker.SYSTEM, "You are a coding agent.")
 USER = Message(Speaker.USER, "create hello.txt")
@@ -132,6 +136,15 @@ def test_reasoning_that_is_gone_already_cannot_be_dropped_again(renderers: dict[
         assert _goes_on(prompt, context)
 
 
+def test_text_that_a_template_never_shows_beside_a_call_is_no_branch(renderers: dict[str, Renderer]) -> None:
+    style = STYLES[1]
+    assert style.name == "llama3"
+    model = Model(renderers["llama3"], style)
+    turn = replace(turn_of(style, 0), text="I look.")
+    context = model.answer(model.ask((USER,)), turn)
+    assert _goes_on(model.ask((USER, turn, *results(turn))), context)
+
+
 def test_tools_that_move_with_the_last_user_message_make_a_branch(renderers: dict[str, Renderer]) -> None:
     style = STYLES[2]
     assert style.name == "mistral"
@@ -236,6 +249,31 @@ def test_a_window_is_used_only_where_it_gives_what_the_whole_gives(renderers: di
     assert windowed == {name: name != "numbering" for name in windowed}
 
 
+def test_a_long_conversation_reads_in_a_window_as_it_reads_whole(renderers: dict[str, Renderer], style: Style) -> None:
+    renderer = renderers[style.name]
+    earlier: tuple[Message, ...] = (USER,)
+    for index in range(20):
+        turn = turn_of(style, index, calls=index % 3, reasoning="Hm." * (index % 2))
+        if style.name == "mistral" and index % 3 == 0:
+            turn = turn_of(style, index)  # its user messages must alternate with answers
+        tail = results(turn) or (MORE,)
+        for follow in (tail, (*tail, MORE), (*tail, Message(Speaker.SYSTEM, "Hurry."))):
+            written = []
+            for windowed in (True, False):
+                renderer.seams.windowed = windowed and style.name != "numbering"
+                thinks = any(m.reasoning and m.reasoning in renderer.text(Request((*earlier, turn))) for m in earlier)
+                asked = Turn(earlier, turn, (BASH,), thinks, renderer.tokenizer.eos_token_id)
+                try:
+                    ids = renderer.seams.continuation(asked, follow)
+                except BadRequestError:
+                    written.append("refused")
+                else:
+                    written.append(None if ids is None else ids.tolist())
+            assert written[0] == written[1]
+        earlier = (*earlier, turn, *tail)
+    renderer.seams.windowed = style.name != "numbering"
+
+
 def test_contexts_share_what_they_have_in_common(renderers: dict[str, Renderer]) -> None:
     style = STYLES[0]
     model = Model(renderers["qwen3"], style)
@@ -256,6 +294,32 @@ def test_halves_of_surrogate_pairs_are_no_crash(renderers: dict[str, Renderer]) 
     assert len(prompt.input_ids)
 
 
+def test_the_tree_of_an_agents_calls_has_one_leaf_for_each_true_fork(renderers: dict[str, Renderer]) -> None:
+    style = STYLES[0]
+    model = Model(renderers["qwen3"], style)
+    calls: list[CallRecord] = []
+
+    def talk(messages: tuple[Message, ...], turns: int) -> tuple[Message, ...]:
+        for _ in range(turns):
+            turn = turn_of(style, len(calls))
+            prompt = model.ask(messages)
+            output = model.answer(prompt, turn)[len(prompt.input_ids) :]
+            logprobs = np.full(len(output), -1, np.float32)
+            call = CallRecord("e", str(len(calls)), len(calls), prompt.input_ids, output, logprobs)
+            calls.append(call)
+            messages = (*messages, rewritten(turn, model.rng), *results(turn))
+        return messages
+
+    messages = talk((SYSTEM, USER), 6)
+    assert len(build_tree(calls).leaf_node) == 1
+    talk((*messages, MORE), 3)  # drops the reasoning so far
+    talk((Message(Speaker.SYSTEM, "You are a helper."), USER), 3)
+    tree = build_tree(calls)
+    assert not tree.refused
+    assert len(tree.leaf_node) == 3
+    assert tree.sampled_tokens == sum(len(call.output_ids) for call in calls)
+
+
 def test_what_a_template_refuses_is_a_bad_request(renderers: dict[str, Renderer]) -> None:
     two = turn_of(STYLES[0], 0, calls=2)
     with pytest.raises(BadRequestError, match="single tool-calls"):
@@ -263,7 +327,5 @@ def test_what_a_template_refuses_is_a_bad_request(renderers: dict[str, Renderer]
 
 
 def test_a_tokenizer_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
-    from gyre.errors import InputError
-
     with pytest.raises(InputError, match="no tokenizer could be read"):
         Renderer(tmp_path)

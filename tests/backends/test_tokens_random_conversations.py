@@ -52,6 +52,7 @@ def test_benign_rewriting_never_forks(renderers: dict[str, Renderer], style: Sty
     history = History(renderer)
     messages: tuple[Message, ...] = (Message(Speaker.USER, "do it"),)
     context = np.empty(0, np.int32)
+    thinking = False
     moved = False  # whether the template shows earlier turns in another way since
     tools = (BASH,) if style.name != "mistral" else ()  # which moves them with each user message
     for index, (text, thought, arguments, answer) in enumerate(turns):
@@ -64,7 +65,8 @@ def test_benign_rewriting_never_forks(renderers: dict[str, Renderer], style: Sty
         history.record(prompt, ids, deltas(turn))
         context = np.append(prompt.input_ids, np.array(ids, np.int32))
         follow = results(turn, answer) or (Message(Speaker.USER, answer),)
-        moved = not turn.tool_calls and style.name == "qwen3" and any(m.reasoning for m in (*messages, turn))
+        thinking = thinking or bool(turn.reasoning)
+        moved = thinking and not turn.tool_calls and style.name == "qwen3"
         if style.name == "mistral" and any(m.tool_calls for m in (*messages, turn)):
             return  # its user messages must alternate with answers
         messages = (*messages, turn if moved else rewritten(turn, rng), *follow)

@@ -16,7 +16,7 @@ pytest.importorskip("transformers", reason="chat templates and tokenizers are tr
 from gyre.backends.engines.engine import Sampling
 from gyre.backends.proxy.conversation import Message, Request, Speaker, Tool, ToolCall, ToolChoice
 from gyre.backends.proxy.reply import ToolCallStart
-from gyre.backends.proxy.tokens import Parsers, Renderer, ReplyParser
+from gyre.backends.proxy.tokens import Parsers, Renderer, ReplyParser, parsers
 from gyre.backends.proxy.tokens.detokenizer import Detokenizer
 from gyre.backends.proxy.tokens.hermes import HermesCalls, ThinkTags
 from gyre.backends.proxy.tokens.turns import as_message
@@ -214,6 +214,20 @@ def test_the_built_in_parsers_read_what_sglangs_read(qwen: Renderer, written: st
         ]
 
 
+def test_qwen_and_hermes_are_read_without_sglang_too(folders: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsers, "_sglang_tools", lambda: None)
+    monkeypatch.setattr(parsers, "_sglang_reasoning", lambda: None)
+    renderer = Renderer(folders["qwen3"], parsers=Parsers("qwen25", "qwen3"))
+    for chunks in ((1,), (3,), (1000,)):
+        written, text, reasoning, calls = REPLIES["all"]
+        message, _ = _read(renderer, written, chunks)
+        assert (message.text, message.reasoning) == (text, reasoning)
+        assert [(call.name, call.arguments, call.namespace) for call in message.tool_calls] == calls
+    assert renderer.sampling(Request(USER, (BASH,), ToolChoice("required")), Sampling(9), 9).constraint == {}
+    with pytest.raises(InputError, match="pip install sglang"):
+        Parsers("kimi_k2").load()
+
+
 def test_a_parser_that_is_not_there_is_an_error_that_names_those_that_are() -> None:
     pytest.importorskip("sglang")
     with pytest.raises(InputError, match=r"no tool-call parser 'qwen9'; SGLang has .*qwen25"):
@@ -242,6 +256,23 @@ def test_forms_that_a_harness_demands_become_grammars(qwen: Renderer) -> None:
     assert [structure["begin"] for structure in tag["structures"]] == [
         '<tool_call>\n{"name":"agents__spawn", "arguments":'
     ]
+
+
+def test_a_grammar_lets_the_model_call_and_not_answer(qwen: Renderer) -> None:
+    backend = pytest.importorskip("sglang.srt.constrained.xgrammar_backend")
+    eos = qwen.tokenizer.eos_token_id
+    made = backend.XGrammarGrammarBackend(qwen.tokenizer, len(qwen.tokenizer), [eos])
+    asked = qwen.sampling(Request(USER, (BASH,), ToolChoice("required")), Sampling(9), 9)
+    called = '<tool_call>\n{"name":"bash", "arguments":{"command": "ls"}}\n</tool_call>'
+    for text, allowed in ((called, True), ("I would rather not.", False)):
+        grammar = made.dispatch_structural_tag(asked.constraint["structural_tag"])
+        if allowed:
+            for token in [*qwen.ids(text).tolist(), eos]:
+                grammar.accept_token(token)
+            assert grammar.is_terminated()
+        else:
+            with pytest.raises(ValueError, match="not accepted"):
+                grammar.accept_token(qwen.ids(text)[0])
 
 
 def test_tokens_are_counted_as_the_template_writes_them(qwen: Renderer) -> None:

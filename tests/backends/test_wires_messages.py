@@ -79,6 +79,13 @@ def test_arguments_that_are_no_object_reach_the_client_and_come_back(arguments: 
     assert WIRE.parse({"messages": [USER, turn]}, {}).messages[1].tool_calls == (ToolCall("c0", "f", arguments),)
 
 
+def test_raw_line_ends_in_arguments_are_escaped() -> None:
+    deltas = [ToolCallStart(0, "c0", "f"), ToolCallArguments(0, '{"a": "1\n2"}')]
+    for stream in (False, True):
+        heard = hear("messages", wr.ask(stream=stream), deltas, wr.the_end())
+        assert json.loads(heard.calls[0].arguments) == {"a": "1\n2"}
+
+
 @pytest.mark.parametrize("finish", [None, Finish.ABORT, Finish.ERROR])
 @pytest.mark.parametrize("said", [[], SAID[:1], SAID[:3], SAID])
 def test_a_broken_stream_is_an_error_to_the_client(finish: Finish | None, said: list[Delta]) -> None:

@@ -6,11 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from anthropic.types import Message as AnthropicMessage
-from anthropic.types import RawMessageStreamEvent
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from openai.types.responses import Response, ResponseStreamEvent
-from wire_clients import anthropic_client, openai_client, strict
+from wire_clients import anthropic, anthropic_client, openai, openai_client, strict
 from wire_replies import Call, Heard, plain, streamed
 
 from gyre.backends.proxy.conversation import Request
@@ -26,27 +22,34 @@ def hear(name: str, request: Request, deltas: Sequence[Delta], end: End, cuts: S
     """Send a reply by protocol `name` in pieces of the sizes `cuts`; return what the official client made of it."""
     encoder = WIRES[name].encoder(request, "r1", 1)
     data = (streamed if request.stream else plain)(encoder, deltas, end)
+    return understood(name, data, encoder.media_type, cuts, stream=request.stream)
+
+
+def understood(name: str, data: bytes, media_type: str, cuts: Sequence[int] = (), *, stream: bool) -> Heard:
+    """Return what the official client makes of a reply's bytes."""
     connect = anthropic_client if name == "messages" else openai_client
-    return _HEARING[name, request.stream](connect(data, encoder.media_type, cuts))
+    return _HEARING[name, stream](connect(data, media_type, cuts))
 
 
 def _chat(completion: Any) -> Heard:
     message, usage = completion.choices[0].message, completion.usage
     calls = tuple(Call(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ())
     reasoning = getattr(message, "reasoning_content", "")
-    tokens = (usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens, usage.completion_tokens)
+    tokens = (0, 0, 0)
+    if usage is not None:  # a stream has it only where it was asked for
+        tokens = (usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens, usage.completion_tokens)
     return Heard(message.content or "", reasoning, calls, completion.choices[0].finish_reason, tokens)
 
 
 def _chat_whole(client: Any) -> Heard:
     completion = client.chat.completions.create(**ASK_CHAT)
-    strict(ChatCompletion, completion)
+    strict(openai.types.chat.ChatCompletion, completion)
     return _chat(completion)
 
 
 def _chat_stream(client: Any) -> Heard:
     for chunk in client.chat.completions.create(**ASK_CHAT, stream=True):
-        strict(ChatCompletionChunk, chunk)
+        strict(openai.types.chat.ChatCompletionChunk, chunk)
     with client.chat.completions.stream(**ASK_CHAT) as stream:
         list(stream)
         return _chat(stream.current_completion_snapshot)
@@ -73,14 +76,14 @@ def _messages(message: Any, arguments: dict[int, str] | None = None) -> Heard:
 
 def _messages_whole(client: Any) -> Heard:
     message = client.messages.create(**ASK_MESSAGES)
-    strict(AnthropicMessage, message)
+    strict(anthropic.types.Message, message)
     return _messages(message)
 
 
 def _messages_stream(client: Any) -> Heard:
     arguments: dict[int, str] = {}
     for event in client.messages.create(**ASK_MESSAGES, stream=True):
-        strict(RawMessageStreamEvent, event)
+        strict(anthropic.types.RawMessageStreamEvent, event)
         if event.type == "content_block_delta" and event.delta.type == "input_json_delta":
             arguments[event.index] = arguments.get(event.index, "") + event.delta.partial_json
     with client.messages.stream(**ASK_MESSAGES) as stream:
@@ -104,14 +107,14 @@ def _responses(response: Any) -> Heard:
 
 def _responses_whole(client: Any) -> Heard:
     response = client.responses.create(**ASK_RESPONSES)
-    strict(Response, response)
+    strict(openai.types.responses.Response, response)
     return _responses(response)
 
 
 def _responses_stream(client: Any) -> Heard:
     events = list(client.responses.create(**ASK_RESPONSES, stream=True))
     for event in events:
-        strict(ResponseStreamEvent, event)
+        strict(openai.types.responses.ResponseStreamEvent, event)
     assert [event.sequence_number for event in events] == list(range(len(events)))
     response = events[-1].response
     heard = _responses(response)

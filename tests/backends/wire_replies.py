@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from gyre.backends.proxy.conversation import Request
@@ -21,6 +22,8 @@ from gyre.backends.proxy.reply import (
 )
 from gyre.backends.proxy.wire import Encoder
 from gyre.trajectory.call import Finish
+
+pytest.importorskip("orjson", reason="the wires write JSON with it")
 
 
 @dataclass(frozen=True)

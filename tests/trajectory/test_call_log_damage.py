@@ -18,6 +18,7 @@ from gyre.trajectory.call_log import CallLog, CallLogWriter, open_logs
 from gyre.trajectory.call_log.contexts import CHAIN_LIMIT
 from gyre.trajectory.call_log.frame import FILE_HEADER, Frame, Kind, encode_frame, scan
 from gyre.trajectory.execution import ExecutionRecord
+from gyre.trajectory.tree import Refusal
 
 SMALL = [chain_call(0, start=35), chain_call(1, start=35), plain_call(0, "f"), chain_call(2, start=35)]
 RECORD = ExecutionRecord("e", "g", 1.0)
@@ -219,6 +220,12 @@ def test_a_log_of_a_newer_gyre_is_refused(tmp_path: Path) -> None:
         (Kind.CALL, b"[]", b""),
         (Kind.CALL, b"{}", b""),
         (Kind.CALL, b'{"execution":[]}', b""),
+        (Kind.CALL, b'{"execution":5}', b""),
+        (Kind.CALL, b'{"execution":"e","base":[Infinity,0,0]}', b""),
+        (Kind.EXECUTION, b'{"execution":"e","group":null}', b""),
+        (Kind.EXECUTION, b'{"execution":5,"group":"g"}', b""),
+        (Kind.EXECUTION, b'{"execution":"e","group":"g","score":Infinity}', b""),
+        (Kind.EXECUTION, b'{"execution":"e","group":"g","score":"1"}', b""),
         (Kind.CALL, b'{"execution":"e","base":7}', b""),
         (Kind.EXECUTION, b'{"execution":"e"}', b""),
         (Kind.EXECUTION, b'{"execution":"e","group":"g","colour":1}', b""),
@@ -248,6 +255,11 @@ def test_a_sound_frame_of_an_unknown_record_is_reported(
         (b'"input":-1,"output":0', bytes(4)),
         (b'"output":0', bytes(4)),
         (b'"input":1,"output":0,"finish":"later"', bytes(4)),
+        (b'"input":1,"output":0,"thread":3', bytes(4)),
+        (b'"input":1,"output":0,"delivered":0', bytes(4)),
+        (b'"input":1,"output":0,"media":[[0,1]]', bytes(4)),
+        (b'"input":1e300,"output":0', bytes(4)),
+        (b'"input":1,"output":0,"channels":[["x","<i4",[1' + b"0" * 400 + b"]]]", bytes(4)),
         (b'"input":1,"output":0,"base":[100000,5,3]', bytes(4)),
         (b'"input":1,"output":0,"channels":[["x","<i4",[-1]]]', bytes(4)),
         (b'"input":1,"output":0,"channels":[["x","|O",[0]]]', bytes(4)),
@@ -279,3 +291,29 @@ def test_an_empty_file_is_an_empty_log(tmp_path: Path) -> None:
     with CallLogWriter(path) as writer:
         writer.append(chain_call(0))
     assert len(read_back(path)["e"]) == 1
+
+
+@pytest.mark.parametrize("sequence", [b"1" + b"0" * 30, b"null", b'"x"'])
+def test_a_call_without_a_usable_sequence_costs_itself_alone(tmp_path: Path, sequence: bytes) -> None:
+    path = tmp_path / "run.calls"
+    data = small_log(path)
+    header = b'{"execution":"f","call_id":3,"sequence":' + sequence + b',"input":1,"output":0}'
+    path.write_bytes(data + encode_frame(Kind.CALL, header, bytes(4)))
+    with CallLog(path) as log:
+        (refusal,) = log.refusals("f")
+        assert (refusal.call_id, refusal.sequence, refusal.reason) == ("3", -1, "unreadable")
+        assert "call_id is 3, expected a text" in refusal.text
+
+
+def test_a_log_that_is_cut_short_while_it_is_read_gives_refusals(tmp_path: Path) -> None:
+    path = tmp_path / "run.calls"
+    with CallLogWriter(path) as writer:
+        for number in range(6):
+            writer.append(plain_call(number, input_ids=np.arange(3000 * number, 3000 * (number + 1), dtype=np.int32)))
+    with CallLog(path) as log:
+        reading = log.read("e")
+        assert isinstance(next(reading), CallRecord)
+        os.truncate(path, path.stat().st_size * 7 // 12)
+        found = list(reading)
+        assert [type(call) for call in found] == [CallRecord] * 2 + [Refusal] * 3
+        assert len(log.verify()) == 3

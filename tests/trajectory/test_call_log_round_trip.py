@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import resource
 import string
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +21,7 @@ from gyre.role import Role
 from gyre.trajectory.call import CallRecord, Finish, Media
 from gyre.trajectory.call_log import CallLog, CallLogWriter, open_logs
 from gyre.trajectory.call_log.contexts import CHAIN_LIMIT
+from gyre.trajectory.call_log.log_bytes import LogBytes
 from gyre.trajectory.execution import ExecutionRecord
 
 texts = st.text(st.characters(codec="utf-8"), max_size=5)
@@ -193,6 +196,21 @@ def test_logs_joined_end_to_end_keep_their_calls(tmp_path: Path) -> None:
         ({"versions": ids(1, 2).reshape(1, 2)}, "versions is int32 of 2 dimensions"),
         ({"channels": {"x": np.array(["a", "b"])}}, r"channels\['x'\] holds no numbers"),
         ({"thread": "\ud800"}, "execution 'e': cannot be recorded"),
+        ({"thread": 3}, "call 'c0' of execution 'e': thread is 3, expected a text"),
+        ({"call_id": 3}, "call 3 of execution 'e': call_id is 3, expected a text"),
+        ({"execution": None}, "execution None: execution is None, expected a text"),
+        ({"sequence": 2**70}, "sequence is an integer of 71 bits, expected a whole number of 64 bits"),
+        ({"sequence": -(2**70)}, "sequence is an integer of 71 bits, expected a whole number of 64 bits"),
+        ({"sequence": True}, "sequence is True, expected a whole number"),
+        ({"sequence": 1.0}, "sequence is 1.0, expected a whole number"),
+        ({"start_s": 10**400}, "start_s is an integer of 1329 bits, expected a number of seconds"),
+        ({"end_s": None}, "end_s is None, expected a number of seconds"),
+        ({"finish": "later"}, "finish is 'later', expected one of stop, length"),
+        ({"role": "boss"}, "role is 'boss', expected None or one of main"),
+        ({"delivered": 1}, "delivered is 1, expected True or False"),
+        ({"media": ((0, 1, "d"),)}, r"media\[0\] is a tuple, expected a Media"),
+        ({"media": (Media(0, 2**70, "d"),)}, r"media\[0\].length is an integer of 71 bits"),
+        ({"media": (Media(0, 1, None),)}, r"media\[0\].digest is None, expected a text"),  # type: ignore[arg-type]
     ],
 )
 def test_what_the_log_cannot_keep_is_refused_before_it_is_written(
@@ -211,3 +229,84 @@ def test_ids_and_threads_need_no_ascii(tmp_path: Path) -> None:
         for letter in string.whitespace + '"\\\0é😀':
             writer.append(plain_call(execution=letter))
     assert set(read_back(tmp_path / "run.calls")) == set(string.whitespace + '"\\\0é😀')
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"group": None}, "execution 'e': group is None, expected a text"),
+        ({"group": 5}, "group is 5, expected a text"),
+        ({"execution": 5}, "execution 5: execution is 5, expected a text"),
+        ({"score": "0.5"}, "score is '0.5', expected a finite number"),
+        ({"score": True}, "score is True, expected a finite number"),
+        ({"score": math.inf}, "score is inf, expected a finite number"),
+        ({"score": 10**400}, "score is an integer of 1329 bits, expected a finite number"),
+        ({"wall_s": -math.inf}, "wall_s is -inf, expected a finite number"),
+    ],
+)
+def test_an_execution_that_the_log_cannot_keep_is_refused_before_it_is_written(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    path = tmp_path / "run.calls"
+    with CallLogWriter(str(path)) as writer:
+        with pytest.raises(InputError, match=said):
+            writer.append_execution(ExecutionRecord(**({"execution": "e", "group": "g"} | changes)))
+        writer.append_execution(ExecutionRecord("f", "g"))
+    with CallLog(str(path)) as log:
+        assert log.executions() == (ExecutionRecord("f", "g"),)
+
+
+@pytest.mark.parametrize("score", [np.float32(0.5), np.float64(0.5), 0.5])
+def test_a_score_of_any_float_type_is_a_float(tmp_path: Path, score: Any) -> None:
+    with CallLogWriter(tmp_path / "run.calls") as writer:
+        writer.append_execution(ExecutionRecord("e", "g", score))
+        writer.append_execution(ExecutionRecord("none", "g", math.nan))
+    with open_logs(str(tmp_path)) as logs:
+        assert logs.executions() == (ExecutionRecord("e", "g", 0.5), ExecutionRecord("none", "g"))
+
+
+def test_more_logs_than_a_process_may_open_are_read(tmp_path: Path) -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = 150
+    for number in range(count):
+        with CallLogWriter(tmp_path / f"{number:04d}.calls") as writer:
+            writer.append(chain_call(number))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(100, most[0]), most[1]))
+    try:
+        with open_logs(tmp_path) as logs:
+            assert [call.sequence for call in logs.calls("e")] == list(range(count))
+            assert not logs.verify()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+
+
+def test_a_log_that_is_replaced_or_removed_while_it_is_read_is_not_mistaken(tmp_path: Path) -> None:
+    path = tmp_path / "run.calls"
+    with CallLogWriter(path) as writer:
+        writer.append(chain_call(0))
+    with CallLog(path) as log:
+        path.rename(tmp_path / "away.calls")
+        with pytest.raises(InputError, match="No such file"):
+            list(log.read("e"))
+        path.write_bytes((tmp_path / "away.calls").read_bytes())
+        with pytest.raises(InputError, match="another file stands there now"):
+            list(log.read("e"))
+
+
+@given(st.binary(max_size=40), st.integers(0, 45), st.integers(0, 45), st.binary(min_size=1, max_size=2))
+def test_bytes_of_a_file_are_read_as_bytes_in_memory(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, start: int, stop: int, wanted: bytes
+) -> None:
+    content = bytes(4090) + content * 3 + bytes(5000) + content
+    path = tmp_path_factory.mktemp("bytes") / "file"
+    path.write_bytes(content)
+    with path.open("rb") as file:
+        data = LogBytes(file.fileno(), len(content))
+        for first, last in (
+            (start, stop),
+            (4090 + start, 4090 + stop),
+            (start, start + 6000),
+            (4095, len(content) + 9),
+        ):
+            assert data[first:last] == content[first:last]
+        assert data.find(wanted, 4080 + start) == content.find(wanted, 4080 + start)

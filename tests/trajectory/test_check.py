@@ -56,6 +56,9 @@ def test_sound_calls_pass(changes: dict[str, Any]) -> None:
         (Reason.NEGATIVE_TOKEN, {"input_ids": ids(1, -5, -6)}, "input_ids[1] is -5"),
         (Reason.NEGATIVE_TOKEN, {"output_ids": ids(1, -1)}, "output_ids[1] is -1"),
         (Reason.NOT_DELIVERED, {"delivered": False, "logprobs": None}, "client was gone"),
+        (Reason.WRONG_TYPE, {"thread": 3}, "thread is 3, expected a text"),
+        (Reason.WRONG_TYPE, {"role": "boss"}, "role is 'boss', expected None or one of main"),
+        (Reason.WRONG_TYPE, {"media": (Media(0, 2**70, "a"),)}, "media[0].length is an integer of 71 bits"),
         (Reason.NEGATIVE_SEQUENCE, {"sequence": -1}, "sequence is -1"),
         (Reason.VERSION_LENGTH, {"versions": ids(1)}, "1 values for 2 output tokens"),
         (Reason.NEGATIVE_VERSION, {"versions": ids(1, -2)}, "versions[1] is -2"),
@@ -124,3 +127,12 @@ def test_a_call_is_not_changed_and_may_be_read_only() -> None:
         assert array is not None
         array.flags.writeable = False
     assert refusal(call) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "call_id", "sequence"), [({"sequence": 2**70}, "c0", -1), ({"call_id": 3}, "3", 0)]
+)
+def test_a_call_without_a_usable_name_is_refused_with_one(changes: dict[str, Any], call_id: str, sequence: int) -> None:
+    found = refusal(plain_call(**changes))
+    assert found is not None
+    assert (found.reason, found.call_id, found.sequence) == (Reason.WRONG_TYPE, call_id, sequence)

@@ -182,7 +182,8 @@ def test_a_reader_sees_what_others_wrote(store: TrajectoryStore) -> None:
         ("[]", "not of a trajectory store"),
         ('{"format": "other"}', "not of a trajectory store"),
         ('{"format": "gyre trajectory store", "version": 99}', "written by a newer gyre"),
-        ('{"format": "gyre trajectory store", "version": 1}', "damaged at `next_number`"),
+        ('{"format": "gyre trajectory store", "version": 2}', "damaged at `next_number`"),
+        ('{"format": "gyre trajectory store", "version": 1}', "made by another version of gyre: build it again"),
     ],
 )
 def test_a_folder_that_cannot_be_opened(tmp_path: Path, content: str | None, message: str) -> None:
@@ -209,7 +210,7 @@ def test_a_store_that_lost_its_manifest_is_not_cleared_away(store: TrajectorySto
     manifest.unlink()
     with pytest.raises(InputError, match="no trajectory store"):
         store.append([item("b")])
-    with pytest.raises(InputError, match=r"holds calls-000002\.parquet"):
+    with pytest.raises(InputError, match=r"holds calls-000001\.parquet"):
         TrajectoryStore.create(store.path)
     manifest.write_bytes(content)
     assert_same(store.read("a"), item("a"))
@@ -227,6 +228,6 @@ def test_record_and_tree_must_be_of_one_execution(store: TrajectoryStore) -> Non
 def test_manifest_is_readable_by_people(store: TrajectoryStore) -> None:
     store.append([item("a")])
     manifest = json.loads((store.path / "manifest.json").read_text())
-    assert manifest["version"] == 1
+    assert manifest["version"] == 2
     assert manifest["parts"][0]["executions"] == 1
     assert (store.path / manifest["parts"][0]["nodes"]["name"]).stat().st_size == manifest["parts"][0]["nodes"]["size"]

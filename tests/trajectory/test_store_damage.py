@@ -58,7 +58,6 @@ def test_killed_at_any_step_a_writer_leaves_a_whole_store(store: TrajectoryStore
 
 
 def test_killed_while_it_is_made_a_store_can_be_made_again(tmp_path: Path) -> None:
-    (tmp_path / "executions-000001.parquet").write_bytes(b"PAR1")
     (tmp_path / ".manifest.json.123.tmp").write_text("{")
     (tmp_path / ".lock").write_text("123\n")
     TrajectoryStore.create(tmp_path).append([item("a")])

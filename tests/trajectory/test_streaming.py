@@ -21,7 +21,14 @@ from gyre.trajectory.making import make_samples
 from gyre.trajectory.samples import Samples, concat
 from gyre.trajectory.selection import Selection
 from gyre.trajectory.store import TrajectoryStore
-from gyre.trajectory.streaming import Packing, build_store, packed_micro_steps, step_samples, step_totals
+from gyre.trajectory.streaming import (
+    Packing,
+    build_store,
+    packed_micro_steps,
+    rebuild_store,
+    step_samples,
+    step_totals,
+)
 from gyre.trajectory.tree import Refusal
 
 SELECTION = Selection(max_paths=3, seed=7)
@@ -202,3 +209,58 @@ def test_reading_goes_on_beside_a_build(tmp_path: Path, log: Path) -> None:
         stop.set()
         thread.join()
     assert not failures
+
+
+class Small:
+    """Executions of one call and five tokens, `each` in a group; reading one may fail."""
+
+    def __init__(self, executions: int, each: int, fail_at: str = "") -> None:
+        self._records = [ExecutionRecord(f"e{number}", f"g{number // each}", 1.0) for number in range(executions)]
+        self._fail_at = fail_at
+
+    def executions(self) -> list[ExecutionRecord]:
+        return self._records
+
+    def read(self, execution: str) -> list[CallRecord]:
+        if execution == self._fail_at:
+            raise KeyboardInterrupt
+        return [call(execution, 0, [1, 2], [3, 4, int(execution[1:])])]
+
+
+def test_small_groups_are_stored_together(tmp_path: Path) -> None:
+    store = TrajectoryStore.create(tmp_path / "store")
+    report = build_store(Small(200, 2), store)
+    assert (report.executions, len(store.groups())) == (200, 100)
+    assert store.executions()["part"].n_unique() < 10  # of 100 changes, one for each group
+    for execution in ("e0", "e77", "e199"):
+        assert_same(store.read(execution), (store.read(execution)[0], build_tree(Small(1, 1).read(execution))))
+
+
+def test_groups_that_wait_are_stored_when_the_build_ends_early(tmp_path: Path) -> None:
+    store = TrajectoryStore.create(tmp_path / "store")
+    with pytest.raises(KeyboardInterrupt):
+        build_store(Small(40, 4, fail_at="e30"), store)
+    assert list(store.groups()) == [f"g{number}" for number in range(7)]  # e30 is of g7
+    assert build_store(Small(40, 4), store).known == 28
+    assert store.executions()["execution"].to_list() == [f"e{number}" for number in range(40)]
+
+
+def test_executions_are_built_again_where_that_is_asked_for(tmp_path: Path) -> None:
+    store = TrajectoryStore.create(tmp_path / "store")
+    store.append([item("e1", "old group"), item("e2", "g1")])
+    report = build_store(Small(4, 2), store, renew=["e1", "e3"])
+    assert (report.executions, report.renewed, report.known) == (3, 1, 1)
+    assert store.executions()["execution"].to_list() == ["e1", "e2", "e0", "e3"]
+    assert store.read("e1")[0].group == "g0"
+    assert_same(store.read("e2"), item("e2", "g1"))
+
+
+def test_a_store_is_replaced_by_what_is_built(tmp_path: Path) -> None:
+    store = TrajectoryStore.create(tmp_path / "store")
+    store.append([item("old")])
+    with pytest.raises(KeyboardInterrupt):
+        rebuild_store(Small(8, 2, fail_at="e7"), store.path)
+    assert store.executions()["execution"].to_list() == ["old"]
+    found, report = rebuild_store(Small(8, 2), store.path)
+    assert (report.executions, report.size) == (8, found.size)
+    assert found.groups() == {f"g{number}": (f"e{2 * number}", f"e{2 * number + 1}") for number in range(4)}

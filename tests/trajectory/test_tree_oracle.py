@@ -116,7 +116,13 @@ def test_arrival_order_and_trees_made_in_between_change_nothing(calls: list[Call
         assert builder.add(call) is None
         if data.draw(st.booleans()):
             builder.tree()
-    assert_same(builder.tree(), build_tree(calls, "e"))
+    expected = build_tree(calls, "e")
+    assert_same(builder.tree(), expected)
+    assert_same(builder.close(), expected)
+    assert_same(builder.tree(), build_tree([], "e"))  # empty, and good for another run
+    for call in calls:
+        builder.add(call)
+    assert_same(builder.tree(), expected)
 
 
 @given(call_lists(labelled=False))

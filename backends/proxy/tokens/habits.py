@@ -23,8 +23,9 @@ def find_habits(render: Render) -> Habits:
         habits = replace(habits, parts=True)
     habits = replace(habits, system=_shows(render, habits, [Message(Speaker.SYSTEM, _MARK), _USER]))
     habits = replace(habits, adjacent_users=_shows(render, habits, [_USER, Message(Speaker.USER, _MARK)]))
-    late = [_USER, Message(Speaker.ASSISTANT, "answer"), _USER, Message(Speaker.SYSTEM, _MARK)]
-    habits = replace(habits, late_system=_shows(render, habits, late))
+    answered, late = [_USER, Message(Speaker.ASSISTANT, "answer")], Message(Speaker.SYSTEM, _MARK)
+    takes = (_shows(render, habits, [*answered, *messages]) for messages in ((_USER, late), (late, _USER)))
+    habits = replace(habits, late_system=all(takes))
     return _of_reasoning(render, _of_calls(render, habits))
 
 

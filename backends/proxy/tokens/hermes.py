@@ -12,7 +12,7 @@ _CALL: Final = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTAL
 class HermesCalls:
     """Calls of known tools."""
 
-    start: Final = "<tool_call>"
+    start = "<tool_call>"
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Protocol
 
@@ -21,6 +21,7 @@ from .template import full_name
 _LOG = logging.getLogger(__name__)
 _BUILT_IN_CALLS: Final = ("hermes", "qwen", "qwen25")
 _BUILT_IN_REASONING: Final = ("qwen3", "qwen3-thinking", "deepseek-r1")
+_LISTS_KEPT: Final = 16
 _MARKED_BY_SPECIALS: Final = ("apertus2509", "gemma4", "gpt-oss", "inkling", "kimi_k3", "mistral", "muse")
 
 
@@ -60,6 +61,8 @@ class Parsers:
 
     tool_calls: str = ""
     reasoning: str = ""
+    # Lists of tools in SGLang's form, the newest last: an execution has few, and making one takes 50 us a tool.
+    _made: list[tuple[Sequence[Tool], list[Any]]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def load(self) -> None:
         """Import what is needed and check the names.
@@ -94,7 +97,16 @@ class Parsers:
     def function_call_parser(self, tools: Sequence[Tool], tokenizer: Any = None) -> Any:
         """Return a new FunctionCallParser of SGLang's, None where there is no SGLang or no parser is named."""
         made = _sglang_tools()
-        return None if made is None or not self.tool_calls else made(_as_sglang(tools), self.tool_calls, tokenizer)
+        return None if made is None or not self.tool_calls else made(self._as_sglang(tools), self.tool_calls, tokenizer)
+
+    def _as_sglang(self, tools: Sequence[Tool]) -> list[Any]:
+        for known, made in self._made:
+            if known == tools:
+                return made
+        made = _as_sglang(tools)
+        self._made.append((tools, made))
+        del self._made[:-_LISTS_KEPT]
+        return made
 
     def reasoning_format(self, opening: str, tokenizer: Any) -> ReasoningFormat | None:
         """Return the format of reasoning; `opening` is what the template wrote of the turn, such as `<think>`."""
@@ -163,8 +175,9 @@ def _as_sglang(tools: Sequence[Tool]) -> list[Any]:
     from sglang.srt.entrypoints.openai.protocol import Function
     from sglang.srt.entrypoints.openai.protocol import Tool as SGLangTool
 
-    def made(tool: Tool) -> Any:  # without pydantic's validation, which takes 50 us a tool
-        function = {"name": full_name(tool), "description": tool.description, "parameters": dict(tool.parameters)}
-        return SGLangTool.model_construct(type="function", function=Function.model_construct(**function, strict=False))
-
-    return list(map(made, tools))
+    return [
+        SGLangTool(
+            function=Function(name=full_name(tool), description=tool.description, parameters=dict(tool.parameters))
+        )
+        for tool in tools
+    ]

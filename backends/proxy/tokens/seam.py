@@ -7,9 +7,9 @@ part of the turn that it showed when the turn was the newest. A template that dr
 message comes fails this, and the conversation has to be written anew.
 
 Writing a long conversation costs far more than its newest messages (0.1 to 0.2 ms a message), so a window stands for
-it: the first messages up to the first of the user, and the turn before. Whether a template can be shown so little is
-found out when it is loaded, and checked again on the first short conversations; one that cannot (that numbers its
-turns, say) is given all messages each time.
+it: the first messages up to the first of the user, and the turn before; one tool stands for all. Whether a template
+can be shown so little is found out when it is loaded, and checked again on the first short conversations; one that
+cannot (that numbers its turns, say) is given all messages each time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _MARK: Final = "gyre" + secrets.token_hex(8)  # in no conversation
 _REASONING, _TEXT, _ARGUMENTS, _EARLIER = (_MARK + part for part in ("reasoning", "text", "arguments", "earlier"))
-_TOOL: Final = Tool("look", "looks", {"type": "object", "properties": {"at": {"type": "string"}}})
+_TOOL: Final = Tool(_MARK + "tool", "looks", {"type": "object", "properties": {"at": {"type": "string"}}})
 _CHECKED_MESSAGES: Final = 24  # conversations up to here are written whole as well, to check the window
 _CHECKS: Final = 64
 
@@ -73,48 +73,55 @@ class Seams:
 
     def _after(self, turn: Turn, tail: Sequence[Message]) -> str | None:
         """Return what the template writes after the stand-in's last mark, or None where the turn stands no more."""
-        window = _window(turn)
-        if not self.windowed or len(window) == len(turn.earlier):
-            return self._written(turn.earlier, turn, tail)
+        small = _small(turn)
+        if not self.windowed or len(small.earlier) == len(turn.earlier):
+            return self._written(turn, tail)
         if self._checks and len(turn.earlier) <= _CHECKED_MESSAGES:
             self._checks -= 1
-            whole = self._written(turn.earlier, turn, tail)
-            if whole != self._tried(window, turn, tail):
+            whole = self._written(turn, tail)
+            if whole != self._tried(small, tail):
                 self.windowed = False
                 _LOG.warning("the chat template looks far back: conversations are written whole, which takes longer")
             return whole
         try:
-            return self._written(window, turn, tail)
+            results = self._steady and all(message.speaker is Speaker.TOOL for message in tail)
+            written = self._written(small, tail, check=not results)
         except TemplateRefusalError:
-            return self._written(turn.earlier, turn, tail)
+            return self._written(turn, tail)
+        return self._written(turn, tail) if written is not None and _TOOL.name in written else written
 
-    def _tried(self, before: Sequence[Message], turn: Turn, tail: Sequence[Message]) -> str | None:
+    def _tried(self, turn: Turn, tail: Sequence[Message]) -> str | None:
         try:
-            return self._written(before, turn, tail)
+            return self._written(turn, tail)
         except TemplateRefusalError:
             return None
 
-    def _written(self, before: Sequence[Message], turn: Turn, tail: Sequence[Message]) -> str | None:
+    def _written(self, turn: Turn, tail: Sequence[Message], *, check: bool = True) -> str | None:
+        before = turn.earlier
         stand_in, marks = _marked(turn.message)
-        if self._steady and before is not turn.earlier and all(message.speaker is Speaker.TOOL for message in tail):
-            whole = self._template.text([*before, stand_in, *tail], (_TOOL,) if turn.tools else (), generate=True)
-            return whole[_end(whole, marks) :]
         whole = self._template.text([*before, stand_in, *tail], turn.tools, generate=True)
-        if not whole.startswith(self._template.text(before, turn.tools, generate=False)):
-            return None
-        newest = self._template.text([*before, stand_in], turn.tools, generate=False)
-        if any(mark in newest and mark not in whole for mark in marks):
-            return None
+        if check:
+            if not whole.startswith(self._template.text(before, turn.tools, generate=False)):
+                return None
+            newest = self._template.text([*before, stand_in], turn.tools, generate=False)
+            if any(mark in newest and mark not in whole for mark in marks):
+                return None
         return whole[_end(whole, marks) :]
 
     def _close(self, turn: Turn) -> str:
         """Return what the template writes after the last mark of a turn that is the newest."""
         shape = (bool(turn.message.text), bool(turn.message.tool_calls), bool(turn.tools))
         if shape not in self._closes:
-            stand_in, marks = _marked(turn.message)
-            newest = self._template.text([*_window(turn), stand_in], turn.tools, generate=False)
-            self._closes[shape] = newest[_end(newest, marks) :]
+            try:
+                self._closes[shape] = self._newest_close(_small(turn))
+            except TemplateRefusalError:
+                return self._newest_close(turn)
         return self._closes[shape]
+
+    def _newest_close(self, turn: Turn) -> str:
+        stand_in, marks = _marked(turn.message)
+        newest = self._template.text([*turn.earlier, stand_in], turn.tools, generate=False)
+        return newest[_end(newest, marks) :]
 
     def _cut(self, written: str, close: str, last_id: int | None) -> Int32Array:
         """Cut off what was sampled: the rest of a call's syntax, and the turn's last token where it was sampled."""
@@ -148,10 +155,10 @@ class Seams:
                 turn = _probe_turn(conversation, at)
                 for tail in tails:
                     try:
-                        whole = self._written(turn.earlier, turn, tail)
+                        whole = self._written(turn, tail)
                     except TemplateRefusalError:
                         continue
-                    if whole != self._tried(_window(turn), turn, tail):
+                    if whole != self._tried(_small(turn), tail):
                         _LOG.warning("the chat template looks far back: conversations are written whole")
                         return False
         return True
@@ -163,15 +170,15 @@ class Seams:
             turn = _probe_turn(conversation, at)
             for results in (1, 2):
                 try:
-                    if self._written(turn.earlier, turn, conversation[at + 1 : at + 2] * results) is None:
+                    if self._written(turn, conversation[at + 1 : at + 2] * results) is None:
                         return False
                 except TemplateRefusalError:
                     continue
         return True
 
 
-def _window(turn: Turn) -> Sequence[Message]:
-    """Return the messages that stand for all before the turn."""
+def _small(turn: Turn) -> Turn:
+    """Return the turn after the few messages that stand for all before it, and with one tool for all tools."""
     earlier = turn.earlier
     speakers = [message.speaker for message in earlier[:8]]
     head = speakers.index(Speaker.USER) + 1 if Speaker.USER in speakers else 1
@@ -180,8 +187,9 @@ def _window(turn: Turn) -> Sequence[Message]:
             before = earlier[at]
             if turn.thinks and not before.reasoning:
                 before = replace(before, reasoning=_EARLIER)
-            return [*earlier[:head], before, *earlier[at + 1 :]]
-    return earlier
+            window = [*earlier[:head], before, *earlier[at + 1 :]]
+            return replace(turn, earlier=window, tools=(_TOOL,) if turn.tools else ())
+    return turn
 
 
 def _marked(message: Message) -> tuple[Message, list[str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import json
+from typing import Any, Final, NoReturn
 
 import orjson
 
@@ -35,17 +36,31 @@ def json_text(fields: Fields, key: str) -> str:
 
 
 def object_text(arguments: str) -> str:
-    """Return a JSON object as text: `arguments` as they are if they are one, else one that holds them.
+    """Return a JSON object as text: `arguments` as they are if they are one.
 
-    `json_text` takes them out again when it comes back.
+    Line ends that a model wrote into a string as they are get escaped. What is still no object is held by one, and
+    `json_text` takes it out again when it comes back.
     """
     if not arguments.strip():
         return ""
     try:
-        whole = isinstance(orjson.loads(arguments), dict)
-    except (orjson.JSONDecodeError, UnicodeEncodeError):
-        whole = False
-    return arguments if whole else dump({MALFORMED: arguments}).decode()
+        if isinstance(orjson.loads(arguments), dict):
+            return arguments
+    except orjson.JSONDecodeError:
+        pass
+    return _mended(arguments) or dump({MALFORMED: arguments}).decode()
+
+
+def _mended(arguments: str) -> str:
+    try:
+        value = json.loads(arguments, strict=False, parse_constant=_refuse)
+        return orjson.dumps(value).decode() if isinstance(value, dict) else ""
+    except (ValueError, TypeError, RecursionError):
+        return ""
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def object_of(arguments: str) -> Any:

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..reply import Delta, ReasoningDelta, TextDelta, ToolCallArguments, ToolCallStart
+from ..reply import Delta, Failure, ReasoningDelta, TextDelta, ToolCallArguments, ToolCallStart
+
+BROKEN: Final = Failure("internal", "the reply broke off")  # to be told where a reply's end says that it is not whole
 
 
 @dataclass(slots=True, eq=False)

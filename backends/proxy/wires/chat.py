@@ -12,8 +12,9 @@ from . import openai_errors
 from .arguments import json_text
 from .chat_encoder import ChatEncoder
 from .fields import Fields
+from .json_schema import json_schema
+from .openai_fields import SPEAKERS, content, function, tool_choice
 from .request_labels import labels
-from .openai_fields import SPEAKERS, content, function, json_schema, tool_choice
 from .sse import dump
 
 
@@ -40,13 +41,12 @@ class ChatWire:
             raise fields.wrong("n", "1: one reply a request")
         tools = tuple(_tools(fields))
         stream_options = fields.object("stream_options")
-        max_tokens = fields.count("max_completion_tokens") or fields.count("max_tokens")
         return Request(
             messages=messages,
             tools=tools,
             tool_choice=tool_choice(fields, tools),
             parallel_tool_calls=fields.flag("parallel_tool_calls", True),
-            max_tokens=max_tokens if max_tokens and max_tokens > 0 else None,
+            max_tokens=fields.limit("max_completion_tokens") or fields.limit("max_tokens"),
             stop=fields.texts("stop"),
             json_schema=json_schema(fields.object("response_format")),
             model=fields.text("model"),

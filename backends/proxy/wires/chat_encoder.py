@@ -10,11 +10,10 @@ from gyre.trajectory.call import Finish
 from ..conversation import Request
 from ..reply import Delta, End, Failure, ReasoningDelta, TextDelta, ToolCallArguments, ToolCallStart, Usage
 from . import openai_errors
-from .blocks import Blocks, gathered
+from .blocks import BROKEN, Blocks, gathered
 from .sse import BLANK, DONE, EVENT_STREAM, JSON, data, dump
 
 _REASONS: Final = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.TOOL_CALLS: "tool_calls"}
-BROKEN: Final = Failure("internal", "the reply broke off")
 
 
 class ChatEncoder:

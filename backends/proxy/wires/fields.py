@@ -85,6 +85,11 @@ class Fields:
             raise self.wrong(key, "a whole number")
         return int(value)
 
+    def limit(self, key: str) -> int | None:
+        """Return a number of tokens, 1 or more; 0 and less, by which some mean "no limit", are none."""
+        value = self.count(key)
+        return value if value is not None and value > 0 else None
+
     def flag(self, key: str, default: bool) -> bool:
         """Return a boolean."""
         value = self._values.get(key)

@@ -10,10 +10,12 @@ from ..reply import Failure
 from ..wire import BadRequestError
 from .arguments import json_text
 from .fields import Fields
-from .request_labels import labels
+from .json_schema import json_schema
 from .messages_encoder import MessagesEncoder, error_body
-from .openai_fields import OMITTED, json_schema
+from .named_tool import named_tool
+from .request_labels import labels
 from .sse import dump
+from .text_only import omitted, refused
 
 _STATUS: Final = {
     "invalid_request": 400,
@@ -51,7 +53,6 @@ class MessagesWire:
             raise BadRequestError("messages is missing or empty: send one message or more")
         system = _texts(fields, "system", "\n")
         tools = tuple(_tools(fields))
-        max_tokens = fields.count("max_tokens")
         choice = fields.object("tool_choice")
         config = fields.object("output_config")
         return Request(
@@ -59,7 +60,7 @@ class MessagesWire:
             tools=tools,
             tool_choice=_tool_choice(choice, tools),
             parallel_tool_calls=choice is None or not choice.flag("disable_parallel_tool_use", False),
-            max_tokens=max_tokens if max_tokens and max_tokens > 0 else None,
+            max_tokens=fields.limit("max_tokens"),
             stop=fields.texts("stop_sequences"),
             json_schema=json_schema((config and config.object("format")) or fields.object("output_format")),
             model=fields.text("model"),
@@ -151,16 +152,15 @@ def _user_text(block: Fields) -> str:
     kind = block.text("type", "text")
     text = _text_of(block, kind)
     if text is None:
-        what = f"{block.path('type')} is {kind[:40]!r}: this model reads text only; send blocks of type text"
-        raise BadRequestError(what)
+        raise refused(block, kind)
     return text
 
 
 def _result_text(block: Fields) -> str:
-    """Read a part of a tool's result. An image that an agent came upon would be sent for ever: it leaves a remark."""
+    """Read a part of a tool's result; one that is not text leaves a remark."""
     kind = block.text("type", "text")
     text = _text_of(block, kind)
-    return OMITTED.format(kind) if text is None else text
+    return omitted(kind) if text is None else text
 
 
 def _text_of(block: Fields, kind: str) -> str | None:
@@ -198,7 +198,4 @@ def _tool_choice(choice: Fields | None, tools: tuple[Tool, ...]) -> ToolChoice:
         raise choice.wrong("type", "auto, any, tool or none")
     if kind != "tool":
         return ToolChoice(_CHOICES[kind])
-    name = choice.needed("name")
-    if all(tool.name != name for tool in tools):
-        raise BadRequestError(f"{choice.path('name')} is {name[:80]!r}, which is not among tools")
-    return ToolChoice("required", name)
+    return named_tool(choice, tools)

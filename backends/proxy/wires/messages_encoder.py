@@ -10,7 +10,7 @@ from gyre.trajectory.call import Finish
 from ..conversation import Request
 from ..reply import Delta, End, Failure, ReasoningDelta, TextDelta, ToolCallArguments, ToolCallStart, Usage
 from .arguments import object_of, object_text
-from .blocks import Block, Blocks, gathered
+from .blocks import BROKEN, Block, Blocks, gathered
 from .sse import BLANK, EVENT_STREAM, JSON, dump, event
 
 _ERRORS: Final = {  # of each kind of failure: the protocol's type
@@ -25,7 +25,6 @@ _ERRORS: Final = {  # of each kind of failure: the protocol's type
     "ended": "permission_error",
 }
 _REASONS: Final = {Finish.STOP: "end_turn", Finish.LENGTH: "max_tokens", Finish.TOOL_CALLS: "tool_use"}
-_BROKEN: Final = Failure("internal", "the reply broke off")
 # The field asks for a string that comes back unchanged; there is nothing here to sign.
 _SIGNATURE: Final = "Z3lyZQ=="
 _PING: Final = event({"type": "ping"})
@@ -85,7 +84,7 @@ class MessagesEncoder:
     def end(self, end: End) -> bytes:
         """Return the events that close the message."""
         if end.finish not in _REASONS:
-            return self.fail(_BROKEN)
+            return self.fail(BROKEN)
         delta = {"stop_reason": _reason(end, self._blocks.calls), "stop_sequence": end.stop_sequence or None}
         last = event({"type": "message_delta", "delta": delta, "usage": _usage(end.usage)})
         return self._stop() + last + event({"type": "message_stop"})
@@ -93,7 +92,7 @@ class MessagesEncoder:
     def whole(self, deltas: Sequence[Delta], end: End) -> bytes:
         """Return the message."""
         if end.finish not in _REASONS:
-            return self.fail(_BROKEN)
+            return self.fail(BROKEN)
         blocks = gathered(deltas)
         message = {
             **self._head,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from ..conversation import Speaker, Tool, ToolChoice
-from ..wire import BadRequestError
 from .fields import Fields
+from .named_tool import named_tool
+from .text_only import omitted, refused
 
 SPEAKERS: Final = {
     "system": Speaker.SYSTEM,
@@ -17,16 +18,16 @@ SPEAKERS: Final = {
     "tool": Speaker.TOOL,
     "function": Speaker.TOOL,
 }
-OMITTED: Final = "[{} omitted: this model reads text only]"
 _TEXT_PARTS: Final = ("text", "input_text", "output_text", "summary_text", "reasoning_text")
 
 
 def content(fields: Fields, key: str, speaker: Speaker) -> str:
     """Return a content, string or parts, as text.
 
-    Parts of the model's own turn are joined as they are, for the turn was one text; other parts by a line's end. The
-    model reads text only: an image in a tool's result leaves a remark in its place, for the agent may have come upon
-    it by chance and would send it for ever; anywhere else it is refused.
+    Parts of the model's own turn are joined as they are, for the turn was one text; other parts by a line's end.
+
+    Raises:
+        BadRequestError: a part that is not text, except in a tool's result, where a remark takes its place.
     """
     value = fields.get(key)
     if value is None:
@@ -49,8 +50,8 @@ def _part(part: Fields, speaker: Speaker) -> str:
     if kind in ("thinking", "reasoning"):
         return ""
     if speaker is Speaker.TOOL:
-        return OMITTED.format(kind)
-    raise BadRequestError(f"{part.path('type')} is {kind[:40]!r}: this model reads text only; send parts of type text")
+        return omitted(kind)
+    raise refused(part, kind)
 
 
 def function(fields: Fields, namespace: str = "") -> Tool:
@@ -75,22 +76,4 @@ def tool_choice(fields: Fields, tools: Iterable[Tool]) -> ToolChoice:
         return ToolChoice("required" if allowed.text("mode") == "required" else "auto")
     if kind != "function":  # a built-in tool, which is not here to be called
         return ToolChoice()
-    named = choice.object("function") or choice
-    name = named.needed("name")
-    if all(tool.name != name for tool in tools):
-        raise BadRequestError(f"{named.path('name')} is {name[:80]!r}, which is not among tools")
-    return ToolChoice("required", name)
-
-
-def json_schema(format_: Fields | None) -> Mapping[str, Any] | None:
-    """Return the schema that a format of text asks for, or None."""
-    if format_ is None:
-        return None
-    match format_.text("type", "text"):
-        case "json_schema":
-            named = format_.object("json_schema") or format_
-            return named.mapping("schema") or {}
-        case "json_object":
-            return {"type": "object"}
-        case _:
-            return None
+    return named_tool(choice.object("function") or choice, tools)

@@ -11,8 +11,9 @@ from ..wire import BadRequestError
 from . import openai_errors
 from .arguments import json_text
 from .fields import Fields
+from .json_schema import json_schema
+from .openai_fields import SPEAKERS, content, function, tool_choice
 from .request_labels import labels
-from .openai_fields import SPEAKERS, content, function, json_schema, tool_choice
 from .responses_encoder import ResponsesEncoder
 from .sse import dump
 
@@ -43,13 +44,12 @@ class ResponsesWire:
             raise BadRequestError("input is missing or empty: send a text or a list of items")
         tools = tuple(_tools(fields))
         format_ = fields.object("text")
-        max_tokens = fields.count("max_output_tokens")
         return Request(
             messages=messages,
             tools=tools,
             tool_choice=tool_choice(fields, tools),
             parallel_tool_calls=fields.flag("parallel_tool_calls", True),
-            max_tokens=max_tokens if max_tokens and max_tokens > 0 else None,
+            max_tokens=fields.limit("max_output_tokens"),
             json_schema=json_schema(format_ and format_.object("format")),
             model=fields.text("model"),
             stream=fields.flag("stream", False),

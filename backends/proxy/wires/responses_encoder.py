@@ -10,11 +10,10 @@ from gyre.trajectory.call import Finish
 from ..conversation import Request
 from ..reply import Delta, End, Failure, ReasoningDelta, TextDelta, ToolCallStart, Usage
 from . import openai_errors
-from .blocks import Block, Blocks, gathered
+from .blocks import BROKEN, Block, Blocks, gathered
 from .sse import BLANK, EVENT_STREAM, JSON, dump, event
 
 _WHOLE: Final = (Finish.STOP, Finish.TOOL_CALLS, Finish.LENGTH)
-_BROKEN: Final = Failure("internal", "the reply broke off")
 
 
 class ResponsesEncoder:
@@ -62,7 +61,7 @@ class ResponsesEncoder:
     def end(self, end: End) -> bytes:
         """Return the events that close the response."""
         if end.finish not in _WHOLE:
-            return self.fail(_BROKEN)
+            return self.fail(BROKEN)
         status = _status(end)
         out = self._close(status)
         response = self._response(status, self._items, end.usage)
@@ -71,7 +70,7 @@ class ResponsesEncoder:
     def whole(self, deltas: Sequence[Delta], end: End) -> bytes:
         """Return the response."""
         if end.finish not in _WHOLE:
-            return self.fail(_BROKEN)
+            return self.fail(BROKEN)
         blocks = gathered(deltas).all
         last = len(blocks) - 1
         items = [self._item(i, b, _status(end) if i == last else "completed") for i, b in enumerate(blocks)]

@@ -24,6 +24,9 @@ class TreeBuilder:
     def __init__(self, execution: str, harness: str = "") -> None:
         self.execution = execution
         self.harness = harness  # "": as the first call in commit order that names one
+        self._empty()
+
+    def _empty(self) -> None:
         self.refused: list[Refusal] = []
         self._entries: list[Entry] = []  # row by row as in the radix forest's places
         self._call_ids: set[str] = set()
@@ -75,8 +78,16 @@ class TreeBuilder:
 
     def tree(self) -> Tree:
         """Return the tree of the calls so far, which shares no array with the builder."""
-        material = Material(self._entries, self.refused, self._radix, self._sampled, self._stand_ins)
-        return finished(self.execution, self.harness, material)
+        return finished(self.execution, self.harness, self._material())
+
+    def close(self) -> Tree:
+        """Return the tree of all calls, within less memory than `tree` needs. The builder is empty afterwards."""
+        tree = finished(self.execution, self.harness, self._material(), last=True)
+        self._empty()
+        return tree
+
+    def _material(self) -> Material:
+        return Material(self._entries, self.refused, self._radix, self._sampled, self._stand_ins)
 
 
 def build_tree(calls: Iterable[CallRecord], execution: str | None = None, harness: str = "") -> Tree:
@@ -92,4 +103,4 @@ def build_tree(calls: Iterable[CallRecord], execution: str | None = None, harnes
         builder.add(call)
     if builder is None:
         raise InputError("no calls: name the execution to get an empty tree of it")
-    return builder.tree()
+    return builder.close()

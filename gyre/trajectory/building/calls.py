@@ -57,6 +57,11 @@ class Sampled:
         self.versions: Int32Array = reserved(1 << 19, np.int32)
         self._used = 0
 
+    def let_go(self) -> None:
+        """Give the memory back; there are no rows any more."""
+        self.logprobs, self.versions = np.empty(0, np.float32), np.empty(0, np.int32)
+        self._used = 0
+
     def append(self, logprobs: Float32Array, versions: Int32Array | None) -> int:
         """Copy what one call recorded, m values each, and return the row of the first."""
         first, end = self._used, self._used + len(logprobs)

@@ -16,7 +16,7 @@ from ..tree import Refusal, Tree, TreeCalls
 from .calls import Entry, Sampled
 from .claims import claim, first_calls, nearest_calls
 from .committed import Committed, commit
-from .layout import Layout, arrange, gather
+from .layout import Layout, arrange, gather_sampled, gather_tokens
 from .media import StandIns
 from .radix import Radix
 from .spans import Spans
@@ -35,8 +35,11 @@ class Material(NamedTuple):
     stand_ins: StandIns
 
 
-def finished(execution: str, harness: str, material: Material) -> Tree:
-    """Return the tree; without a `harness` it has that of the first call in commit order that names one."""
+def finished(execution: str, harness: str, material: Material, *, last: bool = False) -> Tree:
+    """Return the tree; without a `harness` it has that of the first call in commit order that names one.
+
+    `last`: the material is not needed any more, and some of it is given up on the way.
+    """
     committed, dropped = commit(execution, material.entries, material.radix)
     spans = committed.spans
     harness = harness or next((entry.harness for entry in committed.entries if entry.harness), "")
@@ -54,7 +57,11 @@ def finished(execution: str, harness: str, material: Material) -> Tree:
         material.sampled.logprobs,
     )
     layout = arrange(spans.parent, spans.length, first_calls(spans.parent, spans.output_span), owner)
-    tokens, logprobs, versions = _gathered(layout, owner, committed, material)
+    logprobs, versions = _sampled(layout, owner, committed, material.sampled)
+    if last:
+        material.sampled.let_go()
+    tokens = np.empty(int(layout.start[-1]), np.int32)
+    gather_tokens(layout.spans, spans.length, spans.offset, material.radix.pool, tokens)
     media_position, media_length, media_digest = material.stand_ins.take(tokens)
     leaf_node, leaf_call, leaf_role = _leaves(layout, spans, role)
     refused = sorted([*material.refused, *dropped], key=lambda found: (found.sequence, found.call_id, found.text))
@@ -110,29 +117,25 @@ def _roles(harness: str, committed: Committed) -> Sequence[RoleFinding]:
     )
 
 
-def _gathered(
-    layout: Layout, owner: Int32Array, committed: Committed, material: Material
-) -> tuple[Int32Array, Float32Array, Int32Array]:
-    """Return the tree's tokens (U), and log-probabilities and versions (S)."""
-    spans, sampled = committed.spans, material.sampled
-    tokens = np.empty(int(layout.start[-1]), np.int32)
+def _sampled(
+    layout: Layout, owner: Int32Array, committed: Committed, sampled: Sampled
+) -> tuple[Float32Array, Int32Array]:
+    """Return the tree's log-probabilities and versions, (S,) each."""
+    spans = committed.spans
     logprobs = np.empty(int(layout.sampled_start[-1]), np.float32)
     versions = np.empty(int(layout.sampled_start[-1]), np.int32)
-    gather(
+    gather_sampled(
         layout.spans,
         spans.depth,
         spans.length,
-        spans.offset,
         owner,
         committed.first_row(),
-        material.radix.pool,
         sampled.logprobs,
         sampled.versions,
-        tokens,
         logprobs,
         versions,
     )
-    return tokens, logprobs, versions
+    return logprobs, versions
 
 
 def _leaves(layout: Layout, spans: Spans, role: Int8Array) -> tuple[Int32Array, Int32Array, Int8Array]:

@@ -133,31 +133,38 @@ def _describe(
 
 
 @kernel
-def gather(
-    spans: Int64Array,
-    depth: Int64Array,
-    length: Int64Array,
-    offset: Int64Array,
-    owner: Int32Array,
-    first_row: Int64Array,
-    pool: Int32Array,
-    pool_logprobs: Float32Array,
-    pool_versions: Int32Array,
-    tokens: Int32Array,
-    logprobs: Float32Array,
-    versions: Int32Array,
+def gather_tokens(
+    spans: Int64Array, length: Int64Array, offset: Int64Array, pool: Int32Array, tokens: Int32Array
 ) -> None:
-    """Copy the tokens of the laid out `spans` from the pools, and what their owners recorded of them.
-
-    The row of an owner's token at depth d in the pools of log-probabilities and versions is first_row[owner] + d.
-    """
-    written = sampled = 0
+    """Copy the tokens of the laid out `spans` from the pool."""
+    written = 0
     for span in spans:
         count = length[span]
         tokens[written : written + count] = pool[offset[span] : offset[span] + count]
         written += count
+
+
+@kernel
+def gather_sampled(
+    spans: Int64Array,
+    depth: Int64Array,
+    length: Int64Array,
+    owner: Int32Array,
+    first_row: Int64Array,
+    pool_logprobs: Float32Array,
+    pool_versions: Int32Array,
+    logprobs: Float32Array,
+    versions: Int32Array,
+) -> None:
+    """Copy what the owners of the laid out `spans` recorded of their tokens from the pools.
+
+    The row of an owner's token at depth d is first_row[owner] + d.
+    """
+    written = 0
+    for span in spans:
         if owner[span] >= 0:
+            count = length[span]
             row = first_row[owner[span]] + depth[span]
-            logprobs[sampled : sampled + count] = pool_logprobs[row : row + count]
-            versions[sampled : sampled + count] = pool_versions[row : row + count]
-            sampled += count
+            logprobs[written : written + count] = pool_logprobs[row : row + count]
+            versions[written : written + count] = pool_versions[row : row + count]
+            written += count

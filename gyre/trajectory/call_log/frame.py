@@ -16,7 +16,6 @@ it, the next magic with a fitting checksum is the next frame.
 
 from __future__ import annotations
 
-import mmap
 import struct
 import zlib
 from collections.abc import Iterator
@@ -25,6 +24,8 @@ from enum import IntEnum
 from typing import Any, Final
 
 from pydantic_core import from_json
+
+from .log_bytes import Data
 
 FORMAT: Final = "gyre-calls"
 FORMAT_VERSION: Final = 1
@@ -36,8 +37,6 @@ MAGIC: Final = b"\xf5GYC\xf5\xf5\xf5\x81"
 
 _PREFIX: Final = struct.Struct("<8sIB3xIQI")
 _CHECKED_FROM: Final = 12
-
-Data = bytes | mmap.mmap
 
 
 class Kind(IntEnum):

@@ -14,25 +14,28 @@ anywhere in the file. Names and forms that inference engines use are taken too:
     weight_version                   for versions
     versions                         also one number for all output tokens
 
-A log-probability of null is kept as NaN, so that the call is refused, not the file.
+A log-probability of null is kept as NaN, so that the call is refused, not the file. A score of NaN is no score. Where
+an object has a key twice, the last counts. A byte order mark at the file's start is passed over.
 """
 
 from __future__ import annotations
 
+import re
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 from pydantic_core import from_json
 
-from ...arrays import Float32Array, Int32Array
 from ...errors import InputError
-from ...role import Role
-from ..call import CallRecord, Finish, Media
+from ..call import CallRecord
 from ..execution import ExecutionRecord
+from .json_values import CALL_FIELDS, EXECUTION_FIELDS, json_words
 
+LINE_BYTES: Final = 256 << 20  # a call of 20 million tokens
 _ALIASES: Final = {
     "prompt_token_ids": "input_ids",
     "token_ids": "output_ids",
@@ -41,44 +44,62 @@ _ALIASES: Final = {
     "finish_reason": "finish",
     "weight_version": "versions",
 }
-_INT32: Final = np.iinfo(np.int32)
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_OTHER_FILES: Final = {  # by their first bytes
+    b"\x1f\x8b": "gzip: unpack it first",
+    b"\x28\xb5\x2f\xfd": "Zstandard: unpack it first",
+    b"\xfd7zXZ": "xz: unpack it first",
+    b"BZh": "bzip2: unpack it first",
+    b"PK\x03\x04": "zip: unpack it first",
+    b"PAR1": "Parquet",
+    b"\x89PNG": "a PNG image",
+}
+_PARSERS_PLACE: Final = re.compile(r" at line 1 column (\d+)$")  # the parser sees one line
 
 
-def read_calls_jsonl(path: Path) -> Iterator[CallRecord | ExecutionRecord]:
+def read_calls_jsonl(path: Path | str) -> Iterator[CallRecord | ExecutionRecord]:
     """Yield the records of a file in the order of its lines; empty lines are passed over.
 
     Whether a call can be used is not judged here: see `gyre.trajectory.check.refusal`.
 
     Raises:
-        InputError: the file cannot be read, or a line is no such record; the message names the line and the field.
+        InputError: the file cannot be read, or a line is no such record, or longer than 256 MB; the message names the
+            line and the field.
     """
+    path = Path(path)
     counts: Counter[str] = Counter()
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be emptied by whoever looks what it holds
+            raise InputError(f"{path}: not a regular file; write the JSON lines to one first")
         with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+            _refuse_other(path, file)
+            for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES + 1), b""), start=1):
+                if len(line) > LINE_BYTES:
+                    raise InputError(f"{path}: line {number}: longer than {LINE_BYTES >> 20} MB; give one call a line")
                 if line.strip():
                     try:
                         yield _record(line, counts)
-                    except (ValueError, TypeError) as error:
+                    except ValueError as error:
                         raise InputError(f"{path}: line {number}: {error}") from error
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give a file of JSON lines") from error
+        why = error.strerror or type(error).__name__
+        raise InputError(f"{path}: cannot be read ({why}); give a file of JSON lines") from error
+
+
+def _refuse_other(path: Path, file: BinaryIO) -> None:
+    """Leave `file` where its first line begins, or say what it is instead of JSON lines."""
+    begins = file.read(8)
+    for magic, what in _OTHER_FILES.items():
+        if begins.startswith(magic):
+            raise InputError(f"{path}: not JSON lines ({what})")
+    file.seek(len(_BYTE_ORDER_MARK) if begins.startswith(_BYTE_ORDER_MARK) else 0)
 
 
 def _record(line: bytes, counts: Counter[str]) -> CallRecord | ExecutionRecord:
-    raw = from_json(line)
-    if not isinstance(raw, dict):
-        raise ValueError(f"is a {type(raw).__name__}, expected an object")
-    values: dict[str, Any] = {}
-    given: dict[str, Any] = raw
-    for key, value in given.items():
-        name = _ALIASES.get(key, key)
-        if name in values:
-            raise ValueError(f"{name} is given twice, the second time as {key}; keep one of them")
-        values[name] = value
+    values = _values(line)
     if "group" in values:
-        return ExecutionRecord(**_converted(values, _EXECUTION_FIELDS, ("execution", "group")))
-    call = _converted(values, _CALL_FIELDS, ("execution", "input_ids", "output_ids"))
+        return ExecutionRecord(**_converted(values, EXECUTION_FIELDS, ("execution", "group")))
+    call = _converted(values, CALL_FIELDS, ("execution", "input_ids", "output_ids"))
     execution = call["execution"]
     call.setdefault("sequence", counts[execution])
     counts[execution] += 1
@@ -88,118 +109,47 @@ def _record(line: bytes, counts: Counter[str]) -> CallRecord | ExecutionRecord:
     return CallRecord(**call)
 
 
+def _values(line: bytes) -> dict[str, Any]:
+    """Return a line's fields by the names of the records.
+
+    Raises:
+        ValueError: it is no JSON object, or has a field by two names.
+    """
+    try:
+        raw = from_json(line)
+    except ValueError as error:
+        said = _PARSERS_PLACE.sub(r" at byte \1", str(error))
+        raise ValueError(f"not JSON ({said})") from error
+    if not isinstance(raw, dict):
+        raise ValueError(f"is {json_words(raw)}, expected an object")
+    values: dict[str, Any] = {}
+    given: dict[str, Any] = raw
+    for key, value in given.items():
+        name: str = _ALIASES.get(key, key)
+        if name in values:
+            raise ValueError(f"field {name} is given twice, the second time as {key}; keep one of them")
+        values[name] = value
+    return values
+
+
 def _converted(
     values: dict[str, Any], known: dict[str, Callable[[Any], Any]], needed: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return the fields that are not null, each as its dataclass wants it."""
-    unknown = ", ".join(sorted(values.keys() - known.keys()))
-    if unknown:
-        raise ValueError(f"unknown field {unknown}; known are {', '.join(known)}")
+    """Return the fields that are not null, each as its dataclass wants it.
+
+    Raises:
+        ValueError: a field is unknown, missing, or cannot be what it is.
+    """
+    if unknown := values.keys() - known.keys():
+        raise ValueError(f"unknown field {json_words(min(unknown))}; known are {', '.join(known)}")
     missing = ", ".join(name for name in needed if values.get(name) is None)
     if missing:
-        raise ValueError(f"{missing} is missing")
+        raise ValueError(f"field {missing} is missing")
     converted = {}
     for name, value in values.items():
         if value is not None:
             try:
                 converted[name] = known[name](value)
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
-                raise ValueError(f"{name}: {error}") from error
+            except ValueError as error:
+                raise ValueError(f"field {name}: {error}") from error
     return converted
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    raise TypeError(f"is {value!r}, expected a text")
-
-
-def _name(value: Any) -> str:
-    return str(value) if type(value) is int else _text(value)
-
-
-def _flag(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise TypeError(f"is {value!r}, expected true or false")
-
-
-def _count(value: Any) -> int:
-    if type(value) is int and value <= np.iinfo(np.int64).max:
-        return value
-    raise TypeError(f"is {value!r}, expected a whole number")
-
-
-def _number(value: Any) -> float:
-    if type(value) in (int, float):
-        return float(value)
-    raise TypeError(f"is {value!r}, expected a number")
-
-
-def _ids(value: Any) -> Int32Array:
-    if not isinstance(value, list):
-        raise TypeError(f"is a {type(value).__name__}, expected a list of whole numbers")
-    ids = np.asarray(value) if value else np.empty(0, np.int64)
-    if ids.dtype.kind != "i" or ids.ndim != 1:
-        raise TypeError("expected a list of whole numbers of 32 bits")
-    if value and (ids.min() < _INT32.min or ids.max() > _INT32.max):
-        at = int(np.argmax((ids < _INT32.min) | (ids > _INT32.max)))
-        raise ValueError(f"value {at} is {ids[at]}, which does not fit 32 bits")
-    return ids.astype(np.int32)
-
-
-def _versions(value: Any) -> Int32Array | int:
-    if isinstance(value, list):
-        return _ids(value)
-    return int(_ids([int(value) if isinstance(value, str) else value])[0])
-
-
-def _logprobs(value: Any) -> Float32Array:
-    if isinstance(value, dict):
-        content = value.get("content")
-        value = value["token_logprobs"] if content is None else [token["logprob"] for token in content]
-    if not isinstance(value, list):
-        raise TypeError(f"is a {type(value).__name__}, expected a list of numbers")
-    if value and isinstance(value[0], list):
-        value = [token[0] for token in value]
-    numbers = np.asarray([np.nan if number is None else _number(number) for number in value], np.float64)
-    return numbers.astype(np.float32)
-
-
-def _finish(value: Any) -> Finish:
-    return Finish(value["type"] if isinstance(value, dict) else value)
-
-
-def _media(value: Any) -> tuple[Media, ...]:
-    media = (Media(_count(item["position"]), _count(item["length"]), _text(item["digest"])) for item in value)
-    return tuple(sorted(media, key=lambda medium: medium.position))
-
-
-def _channels(value: Any) -> dict[str, np.ndarray[Any, Any]]:
-    channels = {_text(name): np.asarray(rows) for name, rows in value.items()}
-    for name, rows in channels.items():
-        if rows.dtype.kind not in "biuf":
-            raise TypeError(f"{name!r} is no list of numbers, or its rows are of different lengths")
-    return channels
-
-
-_CALL_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(("execution", "call_id", "thread", "parent_thread"), _name),
-    **dict.fromkeys(("harness", "model"), _text),
-    **dict.fromkeys(("by_policy", "delivered"), _flag),
-    **dict.fromkeys(("start_s", "end_s"), _number),
-    "sequence": _count,
-    "input_ids": _ids,
-    "output_ids": _ids,
-    "logprobs": _logprobs,
-    "versions": _versions,
-    "finish": _finish,
-    "role": Role,
-    "media": _media,
-    "channels": _channels,
-}
-_EXECUTION_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(("execution", "group"), _name),
-    **dict.fromkeys(("harness", "task", "outcome"), _text),
-    **dict.fromkeys(("score", "wall_s"), _number),
-}

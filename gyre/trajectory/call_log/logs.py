@@ -86,15 +86,19 @@ class CallLogs:
         self.close()
 
 
-def open_logs(path: Path) -> CallLogs:
+def open_logs(path: Path | str) -> CallLogs:
     """Open a log, or all logs directly in a folder.
 
     Raises:
         InputError: there is none, or one cannot be opened, is no call log, or one of a newer gyre.
     """
-    if not path.is_dir():
-        return CallLogs((path,))
-    paths = tuple(sorted(path.glob(f"*{SUFFIX}")))
+    path = Path(path)
+    try:
+        if not path.is_dir():
+            return CallLogs((path,))
+        paths = tuple(sorted(file for file in path.iterdir() if file.suffix == SUFFIX))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); give a call log, or a folder of them") from error
     if not paths:
         raise InputError(f"{path}: holds no call log; give a folder with files that end in {SUFFIX}")
     return CallLogs(paths)

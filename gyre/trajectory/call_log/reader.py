@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
+import os
+import stat
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,31 +15,42 @@ import numpy as np
 from ...arrays import Int32Array
 from ...errors import InputError
 from ..call import CallRecord
-from ..check import Reason
+from ..check import UNKNOWN_SEQUENCE, Reason
 from ..execution import ExecutionRecord
+from ..record_fields import is_whole
 from ..tree import Refusal
-from .frame import Data
-from .problem import Problem
+from .log_bytes import Data, LogBytes
+from .problem import UNREADABLE, Problem, problem_words
 from .record import decode_call
 from .scan import CallEntry, LogScan
 
 
 class CallLog:
-    """A log as it stood when it was opened; it may be written on meanwhile."""
+    """A log as it stood when it was opened; it may be written on meanwhile.
 
-    def __init__(self, path: Path) -> None:
-        """Open it and walk over its headers.
+    The file is open only while something is read from it, so any number of logs may be in use. It must stay until then:
+    where it was removed or replaced meanwhile, reading raises InputError; what was cut off its end is damaged.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        """Walk over its headers.
 
         Raises:
             InputError: it cannot be opened, is no call log, or one of a newer gyre.
         """
-        self._path = path
-        self._data: Data = _map(path)
-        try:
-            self._scan = LogScan(path, self._data)
-        except BaseException:
-            self.close()
-            raise
+        self._path = path = Path(path)
+        with _opened(path) as descriptor:
+            found = os.fstat(descriptor)
+            self._identity, self._size = (found.st_dev, found.st_ino), found.st_size
+            self._scan = LogScan(path, LogBytes(descriptor, self._size))
+
+    @contextmanager
+    def _bytes(self) -> Iterator[LogBytes]:
+        with _opened(self._path) as descriptor:
+            found = os.fstat(descriptor)
+            if (found.st_dev, found.st_ino) != self._identity:
+                raise InputError(f"{self._path}: another file stands there now; open it anew")
+            yield LogBytes(descriptor, self._size)
 
     @property
     def path(self) -> Path:
@@ -67,11 +80,16 @@ class CallLog:
         In place of a call that is damaged, or whose input continues one that is, comes a refusal. Only this
         execution's frames are read. Treat the arrays as constants: later inputs are put together from them.
         """
-        entries = self._scan.calls.get(execution, [])
+        entries = self._scan.calls.get(execution)
+        if entries:
+            with self._bytes() as data:
+                yield from self._read(entries, data)
+
+    def _read(self, entries: list[CallEntry], data: Data) -> Iterator[CallRecord | Refusal]:
         uses = Counter(entry.base for entry in entries if entry.base is not None)
         contexts: dict[tuple[int, int], CallRecord] = {}  # calls that a later one continues, by offset and checksum
         for entry in entries:
-            call = self._call(entry, contexts)
+            call = self._call(entry, data, contexts)
             offset = entry.frame.offset
             if uses[offset] and isinstance(call, CallRecord):
                 contexts[offset, entry.frame.crc] = call
@@ -80,7 +98,6 @@ class CallLog:
                 if not uses[entry.base]:
                     contexts.pop((entry.base, entry.base_crc), None)
             yield call
-        self._give_back_pages()
 
     def calls(self, execution: str) -> Iterator[CallRecord]:
         """Yield those of the execution's calls that can be read; see `read`."""
@@ -93,11 +110,15 @@ class CallLog:
     def verify(self) -> tuple[Problem, ...]:
         """Read everything once, and return all that is damaged or lost."""
         frames = (entry.frame for entries in self._scan.calls.values() for entry in entries)
-        return self._scan.problems([frame for frame in frames if frame.payload(self._data) is None])
+        with self._bytes() as data:
+            return self._scan.problems([frame for frame in frames if frame.payload(data) is None])
 
-    def _call(self, entry: CallEntry, contexts: dict[tuple[int, int], CallRecord]) -> CallRecord | Refusal:
-        header = entry.frame.header(self._data)
-        payload = entry.frame.payload(self._data)
+    def _call(self, entry: CallEntry, data: Data, contexts: dict[tuple[int, int], CallRecord]) -> CallRecord | Refusal:
+        try:
+            header = entry.frame.header(data)
+        except ValueError:  # it was sound when the log was opened
+            return self._refusal(entry, {}, "was changed while it was read")
+        payload = entry.frame.payload(data)
         if payload is None:
             return self._refusal(entry, header, "is damaged")
         base = None if entry.base is None else contexts.get((entry.base, entry.base_crc))
@@ -105,43 +126,49 @@ class CallLog:
             return self._refusal(entry, header, f"continues the call at byte {entry.base}, which cannot be read")
         try:
             return decode_call(header, payload, _leading(base, header["base"][2]) if base else None)
-        except (ValueError, KeyError, TypeError) as error:
-            return self._refusal(entry, header, f"cannot be understood ({type(error).__name__}: {error})")
-
-    def _give_back_pages(self) -> None:
-        """Let the system count what was read as its own cache again, so that a long log does not fill memory."""
-        if isinstance(self._data, mmap.mmap) and not self._data.closed:
-            self._data.madvise(mmap.MADV_DONTNEED)
+        except UNREADABLE as error:
+            return self._refusal(entry, header, f"cannot be understood ({problem_words(error)})")
 
     def _refusal(self, entry: CallEntry, header: dict[str, Any], what: str) -> Refusal:
-        call_id, sequence = str(header.get("call_id", "")), header.get("sequence", -1)
+        call_id, given = str(header.get("call_id", "")), header.get("sequence")
+        sequence: int = given if is_whole(given) else UNKNOWN_SEQUENCE
+        execution = header.get("execution", "(unknown)")
         text = (
-            f"call {call_id} of execution {header['execution']}: its record at byte {entry.frame.offset} of "
-            f"{self._path} {what}; it is left out"
+            f"call {call_id} of execution {execution}: its record at byte {entry.frame.offset} of {self._path} {what}; "
+            "it is left out"
         )
         return Refusal(call_id, sequence, Reason.UNREADABLE, text)
 
     def close(self) -> None:
-        """Let the file go."""
-        if isinstance(self._data, mmap.mmap):
-            self._data.close()
+        """Do nothing: no file is open between one reading and the next."""
 
     def __enter__(self) -> Self:
         """Return the log."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Leave."""
         self.close()
 
 
-def _map(path: Path) -> Data:
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
     try:
-        with path.open("rb") as file:
-            file.seek(0, 2)
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe without a writer: no waiting
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give a call log, or a folder of them") from error
+        raise _unreadable(path, error.strerror or type(error).__name__) from error
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _unreadable(path, "not a regular file")
+        yield descriptor
+    except OSError as error:
+        raise _unreadable(path, error.strerror or type(error).__name__) from error
+    finally:
+        os.close(descriptor)
+
+
+def _unreadable(path: Path, why: str) -> InputError:
+    return InputError(f"{path}: cannot be read ({why}); give a call log, or a folder of them")
 
 
 def _leading(base: CallRecord, tokens: int) -> Int32Array:

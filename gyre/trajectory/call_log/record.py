@@ -21,6 +21,7 @@ from ...errors import InputError
 from ...role import Role
 from ..call import CallRecord, Finish, Media
 from ..execution import ExecutionRecord
+from ..record_fields import checked_execution, shown, wrong_field
 
 _SIMPLE: Final = ("finish", "thread", "parent_thread", "role", "harness", "model", "by_policy", "delivered")
 _TIMES: Final = ("start_s", "end_s")
@@ -39,12 +40,14 @@ class Base:
     tokens: int  # shared
 
 
-def require_arrays(call: CallRecord) -> None:
+def require_fields(call: CallRecord) -> None:
     """Refuse what the log cannot keep as it is.
 
     Raises:
-        InputError: an array is of another type than the record's, or a channel is no array of numbers.
+        InputError: a field or an array is of another type than the record's, or a channel is no array of numbers.
     """
+    if (wrong := wrong_field(call)) is not None:
+        raise InputError(f"call {shown(call.call_id)} of execution {shown(call.execution)}: {wrong}")
     _require(call, "input_ids", call.input_ids, _INT32)
     _require(call, "output_ids", call.output_ids, _INT32)
     if call.logprobs is not None:
@@ -67,7 +70,7 @@ def _require(call: CallRecord, name: str, values: Any, dtype: np.dtype[Any]) -> 
 
 
 def encode_call(call: CallRecord, base: Base | None) -> tuple[bytes, bytes]:
-    """Return header and payload of a call that `require_arrays` let pass.
+    """Return header and payload of a call that `require_fields` let pass.
 
     Raises:
         InputError: a text is no Unicode.
@@ -132,7 +135,8 @@ def decode_call(header: dict[str, Any], payload: bytes, shared: Int32Array | Non
     """Return the call; `shared` holds the tokens that its input shares with its base, None where it has no base.
 
     Raises:
-        ValueError, KeyError, TypeError: header and payload do not fit each other, or name what this gyre does not know.
+        ValueError, KeyError, TypeError, OverflowError: header and payload do not fit each other, a field is of a wrong
+            type, or they name what this gyre does not know.
     """
     arrays = _Payload(payload)
     rest: Int32Array = arrays.take(header["input"], _INT32)
@@ -148,7 +152,7 @@ def decode_call(header: dict[str, Any], payload: bytes, shared: Int32Array | Non
     arrays.end()
     simple = {name: header[name] for name in (*_SIMPLE, *_TIMES) if name in header}
     simple |= {name: kind(simple[name]) for name, kind in (("finish", Finish), ("role", Role)) if name in simple}
-    return CallRecord(
+    call = CallRecord(
         execution=header["execution"],
         call_id=header["call_id"],
         sequence=header["sequence"],
@@ -160,21 +164,30 @@ def decode_call(header: dict[str, Any], payload: bytes, shared: Int32Array | Non
         channels=channels,
         **simple,
     )
+    if (wrong := wrong_field(call)) is not None:
+        raise ValueError(wrong)
+    return call
 
 
 def encode_execution(record: ExecutionRecord) -> bytes:
     """Return the header; there is no payload.
 
     Raises:
-        InputError: a text is no Unicode.
+        InputError: a field is of a wrong type, a number is infinite, or a text is no Unicode.
     """
-    return _json(asdict(record), record.execution)
+    return _json(asdict(checked_execution(record)), record.execution)
 
 
 def decode_execution(header: dict[str, Any]) -> ExecutionRecord:
     """Return the execution's record.
 
     Raises:
-        TypeError: a field is missing, or unknown.
+        ValueError: a field is missing, unknown, or of a wrong type.
     """
-    return ExecutionRecord(**header)
+    known = {field.name for field in fields(ExecutionRecord)}
+    if unknown := header.keys() - known:
+        raise ValueError(f"field {shown(min(unknown))} is unknown")
+    for name in ("execution", "group"):
+        if name not in header:
+            raise ValueError(f"{name} is missing")
+    return checked_execution(ExecutionRecord(**header))

@@ -14,8 +14,10 @@ from pydantic_core import from_json
 
 from ...errors import InputError
 from ..execution import ExecutionRecord
-from .frame import FILE_HEADER, FORMAT, FORMAT_VERSION, Data, Frame, Gap, Kind, scan
-from .problem import Problem
+from ..record_fields import shown
+from .frame import FILE_HEADER, FORMAT, FORMAT_VERSION, Frame, Gap, Kind, scan
+from .log_bytes import Data
+from .problem import UNREADABLE, Problem, problem_words
 from .record import decode_execution
 
 _FIRST_LINE: Final = 4096  # bytes within which another version's header ends
@@ -56,8 +58,8 @@ class LogScan:
             self.end = part.end
             try:
                 self._add(part, part.header(data))
-            except (ValueError, KeyError, TypeError) as error:
-                what = f"a record that this gyre cannot read ({type(error).__name__}: {error})"
+            except UNREADABLE as error:
+                what = f"a record that this gyre cannot read ({problem_words(error)})"
                 self._lost[part.offset] = part.end - part.offset, what
         if self.end == 0 and not FILE_HEADER.startswith(data[: len(FILE_HEADER)]):
             raise InputError(f"{path}: not a call log; give a file that gyre wrote, or import JSON lines")
@@ -74,7 +76,10 @@ class LogScan:
         if "base" in header:
             back, crc, _ = header["base"]
             entry = CallEntry(frame, frame.offset - int(back), int(crc))
-        self.calls.setdefault(header["execution"], []).append(entry)
+        execution = header["execution"]
+        if not isinstance(execution, str):
+            raise ValueError(f"execution is {shown(execution)}, expected a text")
+        self.calls.setdefault(execution, []).append(entry)
 
     def problems(self, damaged: Iterable[Frame] = ()) -> tuple[Problem, ...]:
         """Return all that is lost, by place; `damaged` are calls whose payload was found damaged."""

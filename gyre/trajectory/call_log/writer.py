@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +14,9 @@ from ..call import CallRecord
 from ..execution import ExecutionRecord
 from .contexts import CHAIN_LIMIT, Contexts
 from .frame import FILE_HEADER, Kind, crc_of, encode_frame
+from .log_bytes import LogBytes
 from .problem import Problem
-from .record import Base, encode_call, encode_execution, require_arrays
+from .record import Base, encode_call, encode_execution, require_fields
 from .scan import LogScan
 
 SUFFIX: Final = ".calls"
@@ -30,7 +30,7 @@ class CallLogWriter:
     `flush` or `close` it outlives a power failure too. One thread at a time may use a writer.
     """
 
-    def __init__(self, path: Path, *, context_bytes: int = CONTEXT_BYTES) -> None:
+    def __init__(self, path: Path | str, *, context_bytes: int = CONTEXT_BYTES) -> None:
         """Create the log, or open it to append; a torn tail, as an interrupted writer leaves it, is cut off.
 
         `context_bytes` bounds the memory for inputs of calls whose execution has not ended; with less than the open
@@ -40,6 +40,7 @@ class CallLogWriter:
             InputError: the name does not end in .calls, another process writes this log, the file is something else
                 or of a newer gyre, or the system refuses.
         """
+        path = Path(path)
         if path.suffix != SUFFIX:
             raise InputError(f"{path}: not a name for a call log; let it end in {SUFFIX}")
         self._path = path
@@ -62,8 +63,7 @@ class CallLogWriter:
         """Cut off a torn tail, write the file's header where it is missing, and return where the next frame goes."""
         size = os.fstat(self._descriptor).st_size
         if size:
-            with mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ) as data:
-                scan = LogScan(self._path, data)
+            scan = LogScan(self._path, LogBytes(self._descriptor, size))
             self._problems = scan.problems()
             size = scan.end
             os.ftruncate(self._descriptor, size)
@@ -92,10 +92,10 @@ class CallLogWriter:
         """Write a call as it is; whether it can be used is judged when it is read.
 
         Raises:
-            InputError: the system refuses (the log stays as it was before), or an array is not of the record's type.
+            InputError: the system refuses (the log stays as it was before), or a field is not of the record's type.
             ValueError: the writer is closed.
         """
-        require_arrays(call)
+        require_fields(call)
         match = self._contexts.match(call)
         linked = match if match is not None and match.context.chain < CHAIN_LIMIT else None
         offset = self._end
@@ -107,8 +107,11 @@ class CallLogWriter:
     def append_execution(self, record: ExecutionRecord) -> None:
         """Write what is known of an execution that ended; a later record of the same execution replaces this one.
 
+        A score of NaN is kept as None: there is no valid one.
+
         Raises:
-            InputError: the system refuses; the log stays as it was before.
+            InputError: the system refuses (the log stays as it was before), a field is not of the record's type, or a
+                number is infinite.
             ValueError: the writer is closed.
         """
         self._append(encode_frame(Kind.EXECUTION, encode_execution(record), b""))

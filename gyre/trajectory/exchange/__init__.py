@@ -8,7 +8,7 @@ a format cannot carry is in its `LOST`; it comes back as the default of `Samples
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -74,12 +74,20 @@ def export(samples: Samples, format: str, **options: Any) -> Any:
     Raises:
         InputError: no such format or option, nothing is trained, or a part of a step where the whole is needed.
     """
-    module = _format(format)
-    known = list(inspect.signature(module.export).parameters)[1:]
+    require_options(format, options)
+    return _format(format).export(samples, **options)
+
+
+def require_options(format: str, options: Iterable[str]) -> None:
+    """Check the names of a format's options.
+
+    Raises:
+        InputError: no such format, or it has no such option.
+    """
+    known = list(inspect.signature(_format(format).export).parameters)[1:]
     for name in options:
         if name not in known:
             raise InputError(f"format {format} has no option {name}; it has {', '.join(known) or 'none'}")
-    return module.export(samples, **options)
 
 
 def load(data: Any, format: str) -> Samples:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -44,26 +46,35 @@ _ROLES: Final = tuple(role.value for role in Role)
 _FINISHES: Final = tuple(finish.value for finish in Finish)
 
 
-def call_frame(tree: Tree) -> pl.DataFrame:
-    """Return the C calls of a tree and its refused ones as a table of `CALL_SCHEMA`."""
-    calls = tree.calls
+def call_frame(trees: Sequence[Tree]) -> pl.DataFrame:
+    """Return the calls of trees as a table of `CALL_SCHEMA`: tree after tree, the C of each, then its refused ones."""
+    calls = [tree.calls for tree in trees]
+    counts = np.array([[len(tree.calls), len(tree.refused)] for tree in trees])
+    executions = pl.Series([tree.execution for tree in trees])
     kept = pl.DataFrame(
         {
-            "execution": pl.repeat(tree.execution, len(calls), dtype=pl.String, eager=True),
-            "call_id": calls.call_id,
-            "sequence": calls.sequence,
-            "role": [_ROLES[code] for code in calls.role.tolist()],
-            "finish": [_FINISHES[code] for code in calls.finish.tolist()],
-            **{name: getattr(calls, name) for name in (*_TEXTS, *_NUMBERS)},
+            "execution": executions.gather(np.repeat(np.arange(len(trees)), counts[:, 0])),
+            "role": [_ROLES[code] for each in calls for code in each.role.tolist()],
+            "finish": [_FINISHES[code] for each in calls for code in each.finish.tolist()],
+            **{name: list(chain.from_iterable(getattr(each, name) for each in calls)) for name in ("call_id", *_TEXTS)},
+            **{name: np.concatenate([getattr(each, name) for each in calls]) for name in ("sequence", *_NUMBERS)},
         },
         schema_overrides={**CALL_SCHEMA},
     )
     refused = pl.DataFrame(
-        [(tree.execution, call.call_id, call.sequence, call.reason, call.text) for call in tree.refused],
+        [
+            (tree.execution, call.call_id, call.sequence, call.reason, call.text)
+            for tree in trees
+            for call in tree.refused
+        ],
         schema={name: CALL_SCHEMA[name] for name in ("execution", "call_id", "sequence", "refusal", "refusal_text")},
         orient="row",
     )
-    return pl.concat([pl.DataFrame(schema=CALL_SCHEMA), kept, refused], how="diagonal")
+    table = pl.concat([pl.DataFrame(schema=CALL_SCHEMA), kept, refused], how="diagonal")
+    if len(trees) == 1 or refused.is_empty():
+        return table
+    of_tree = np.concatenate([np.repeat(np.arange(len(trees)), counts[:, column]) for column in (0, 1)])
+    return table[np.argsort(of_tree, kind="stable")]
 
 
 def tree_calls(frame: pl.DataFrame) -> TreeCalls:

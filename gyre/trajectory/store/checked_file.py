@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
@@ -14,6 +15,7 @@ from ...atomic import write_atomic
 from ...errors import InputError
 
 REMEDY: Final = "bring it back from a copy, or build the store again from the recorded calls"
+OTHER_VERSION: Final = "made by another version of gyre: build it again, with --force"
 COMPRESSION_LEVEL: Final = 3  # of zstd; 9 gains 4 % for three times the time
 
 
@@ -54,14 +56,18 @@ def write_checked(path: Path, content: bytes) -> CheckedFile:
     return CheckedFile(name=path.name, size=len(content), blake2b=_checksum(content))
 
 
-def read_table(folder: Path, file: CheckedFile) -> pl.DataFrame:
+def read_table(folder: Path, file: CheckedFile, schema: Mapping[str, Any]) -> pl.DataFrame:
     """Read a file's table after a check of its bytes; damaged bytes never reach the Parquet reader.
 
     Raises:
         DamagedFileError: its size or checksum is another.
         MissingFileError: it is not there.
+        InputError: its columns are not those of `schema`.
     """
-    return pl.read_parquet(io.BytesIO(checked_bytes(folder, file)))
+    frame = pl.read_parquet(io.BytesIO(checked_bytes(folder, file)))
+    if frame.schema != pl.Schema(schema):
+        raise InputError(f"{folder}: {file.name} has other columns; {OTHER_VERSION}")
+    return frame
 
 
 def checked_bytes(folder: Path, file: CheckedFile) -> bytes:

@@ -12,13 +12,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...atomic import write_text_atomic
 from ...errors import InputError
-from .checked_file import REMEDY, CheckedFile
+from ...folder_lock import LOCK_NAME
+from .checked_file import OTHER_VERSION, REMEDY, CheckedFile
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = "gyre trajectory store"
-VERSION: Final = 1
-_OURS: Final = re.compile(r"\.?(?:(?:nodes|calls|executions)-\d{6,}\.parquet|manifest\.json)(?:\.\d+\.tmp)?")
-_FIRST: Final = re.compile(r"executions-000001\.parquet|\.(?:executions-000001\.parquet|manifest\.json)\.\d+\.tmp")
+VERSION: Final = 2
+_OURS: Final = re.compile(r"\.?(?:(?:nodes|calls|executions)-(\d{6,})\.parquet|manifest\.json)(?:\.\d+\.tmp)?")
+_FIRST: Final = re.compile(r"\.manifest\.json\.\d+\.tmp")
 
 
 class Part(BaseModel):
@@ -38,14 +39,14 @@ class Manifest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["gyre trajectory store"] = FORMAT
-    version: Literal[1] = VERSION
+    version: Literal[2] = VERSION
     next_number: int  # of the next part or catalogue
-    catalogue: CheckedFile
+    catalogues: tuple[CheckedFile, ...]  # of an execution that stands in several, the last one's row counts
     parts: tuple[Part, ...]  # by number
 
     def files(self) -> Iterator[CheckedFile]:
         """Every file of this state but the manifest."""
-        yield self.catalogue
+        yield from self.catalogues
         for part in self.parts:
             yield part.nodes
             yield part.calls
@@ -63,7 +64,7 @@ class Manifest(BaseModel):
         """Read the state of the store in `folder`.
 
         Raises:
-            InputError: there is no store, it was written by a newer gyre, or the manifest is damaged.
+            InputError: there is no store, it was written by another version of gyre, or the manifest is damaged.
         """
         path = folder / MANIFEST
         try:
@@ -79,6 +80,8 @@ class Manifest(BaseModel):
         version = raw.get("version")
         if isinstance(version, int) and version > VERSION:
             raise InputError(f"{path}: version {version}, written by a newer gyre; this one reads {VERSION}: update it")
+        if isinstance(version, int) and version < VERSION:
+            raise InputError(f"{folder}: {OTHER_VERSION}")
         try:
             return cls.model_validate(raw)
         except ValidationError as error:
@@ -96,3 +99,27 @@ def orphans(folder: Path, manifest: Manifest | None) -> list[Path]:
 def is_left_by_create(name: str) -> bool:
     """Whether a file may be left from a process that was killed while it made a store, before it held anything."""
     return _FIRST.fullmatch(name) is not None
+
+
+def number_of(path: Path) -> int:
+    """Return the number of a store's table, 0 for another file."""
+    found = _OURS.fullmatch(path.name)
+    return int(found[1] or 0) if found else 0
+
+
+def require_own(folder: Path) -> None:
+    """Make sure that a folder is a store's, however damaged or old, so that what it holds may be replaced.
+
+    Raises:
+        InputError: its manifest is of something else; or there is none, or a torn one, and other files than a store's.
+    """
+    path = folder / MANIFEST
+    try:
+        raw = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        foreign = {file.name for file in folder.iterdir() if not _OURS.fullmatch(file.name)} - {LOCK_NAME}
+        if foreign:
+            raise InputError(f"{folder}: no store, holds {min(foreign)}; give a new or an empty folder") from None
+        return
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
+        raise InputError(f"{path}: not of a trajectory store, `format` is not {FORMAT!r}; give another folder")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -51,28 +51,30 @@ class NodeArrays:
     media_digest: tuple[str, ...]
 
 
-def node_frame(tree: Tree) -> pl.DataFrame:
-    """Return a tree's M nodes as a table of `NODE_SCHEMA`."""
-    nodes = len(tree.node_parent)
-    leaf = np.full(nodes, -1, np.int64)
-    leaf[tree.leaf_node] = np.arange(len(tree.leaf_node))
-    run_start, runs_of_node = _version_runs(tree)
-    media_of_node = np.searchsorted(tree.media_position, tree.node_start)
-    media_node = np.searchsorted(tree.node_start, tree.media_position, side="right") - 1
+def node_frame(trees: Sequence[Tree]) -> pl.DataFrame:
+    """Return the nodes of trees as a table of `NODE_SCHEMA`: tree after tree, the M nodes of each."""
+    nodes = [len(tree.node_parent) for tree in trees]
+    runs = [_VersionRuns.of(tree) for tree in trees]
+    media = [_Media.of(tree) for tree in trees]
+    tokens = _joined([np.diff(tree.node_start) for tree in trees])
+    sampled = _joined([np.diff(tree.sampled_start) for tree in trees])
+    run_count = _joined([each.of_node for each in runs])
+    media_count = _joined([each.of_node for each in media])
+    digests = [digest for tree in trees for digest in tree.media_digest]
     columns = {
-        "execution": pl.repeat(tree.execution, nodes, dtype=pl.String, eager=True),
-        "node": np.arange(nodes, dtype=np.int32),
-        "parent": tree.node_parent,
-        "owner": tree.node_owner,
-        "leaf_call": _where_leaf(tree.leaf_call, leaf),
-        "leaf_role": _where_leaf(tree.leaf_role, leaf),
-        "ids": _lists(tree.tokens, tree.node_start, pl.Int32),
-        "logprobs": _lists(tree.logprobs, tree.sampled_start, pl.Float32),
-        "versions": _lists(tree.versions[run_start[:-1]], runs_of_node, pl.Int32),
-        "version_tokens": _lists(np.diff(run_start), runs_of_node, pl.Int64),
-        "media_offset": _lists(tree.media_position - tree.node_start[media_node], media_of_node, pl.Int64),
-        "media_length": _lists(tree.media_length, media_of_node, pl.Int64),
-        "media_digest": _lists(tree.media_digest, media_of_node, pl.String),
+        "execution": pl.Series([tree.execution for tree in trees]).gather(np.repeat(np.arange(len(trees)), nodes)),
+        "node": _joined([np.arange(count, dtype=np.int32) for count in nodes]),
+        "parent": _joined([tree.node_parent for tree in trees]),
+        "owner": _joined([tree.node_owner for tree in trees]),
+        "leaf_call": _where_leaf([(tree.leaf_node, tree.leaf_call) for tree in trees], nodes),
+        "leaf_role": _where_leaf([(tree.leaf_node, tree.leaf_role) for tree in trees], nodes),
+        "ids": _lists(_joined([tree.tokens for tree in trees]), tokens, pl.Int32),
+        "logprobs": _lists(_joined([tree.logprobs for tree in trees]), sampled, pl.Float32),
+        "versions": _lists(_joined([each.version for each in runs]), run_count, pl.Int32),
+        "version_tokens": _lists(_joined([each.tokens for each in runs]), run_count, pl.Int64),
+        "media_offset": _lists(_joined([each.offset for each in media]), media_count, pl.Int64),
+        "media_length": _lists(_joined([tree.media_length for tree in trees]), media_count, pl.Int64),
+        "media_digest": _lists(digests, media_count, pl.String),
     }
     return pl.DataFrame(columns, schema=NODE_SCHEMA)
 
@@ -107,28 +109,59 @@ def node_arrays(frame: pl.DataFrame) -> NodeArrays:
     )
 
 
-def _version_runs(tree: Tree) -> tuple[Int64Array, Int64Array]:
-    """Runs of sampled tokens of one node and version: their R + 1 offsets, and M + 1 offsets of nodes into the runs."""
-    versions = tree.versions
-    starts = np.zeros(len(versions) + 1, np.bool_)
-    starts[1:-1] = versions[1:] != versions[:-1]
-    starts[tree.sampled_start] = True
-    run_start = np.flatnonzero(starts)
-    return run_start, np.searchsorted(run_start, tree.sampled_start)
+class _VersionRuns(NamedTuple):
+    """R runs of sampled tokens of one node and version, in M nodes."""
+
+    version: Int32Array  # R
+    tokens: Int64Array  # R
+    of_node: Int64Array  # M, runs in each node
+
+    @classmethod
+    def of(cls, tree: Tree) -> _VersionRuns:
+        versions = tree.versions
+        starts = np.zeros(len(versions) + 1, np.bool_)
+        starts[1:-1] = versions[1:] != versions[:-1]
+        starts[tree.sampled_start] = True
+        run_start = np.flatnonzero(starts)
+        runs_of_node = np.diff(np.searchsorted(run_start, tree.sampled_start))
+        return cls(versions[run_start[:-1]], np.diff(run_start), runs_of_node)
 
 
-def _where_leaf(values: Int32Array | Int8Array, leaf: Int64Array) -> pl.Series:
-    """Values of leaves at their nodes, null at others; `leaf` (M) is each node's leaf or -1."""
-    column = pl.Series(np.append(values, values.dtype.type(0))[leaf])
-    return column.set(pl.Series(leaf < 0), None)
+class _Media(NamedTuple):
+    """Where K media stand in M nodes."""
+
+    offset: Int64Array  # K, from the node's first token
+    of_node: Int64Array  # M, media that begin in each node
+
+    @classmethod
+    def of(cls, tree: Tree) -> _Media:
+        node = np.searchsorted(tree.node_start, tree.media_position, side="right") - 1
+        of_node = np.diff(np.searchsorted(tree.media_position, tree.node_start))
+        return cls(tree.media_position - tree.node_start[node], of_node)
 
 
-def _lists(values: np.ndarray[Any, Any] | Sequence[str], starts: Int64Array, inner: type[pl.DataType]) -> pl.Series:
-    """CSR rows as a column of lists."""
-    if len(starts) == 1:
+def _joined(arrays: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)  # a large tree is alone, and not copied
+
+
+def _where_leaf(leaves: Sequence[tuple[Int32Array, Int32Array | Int8Array]], nodes: Sequence[int]) -> pl.Series:
+    """Values of leaves at their nodes, null at others; `leaves` are each tree's leaves' nodes and values."""
+    starts = row_starts(np.array(nodes))[:-1]
+    at = _joined([leaf + start for (leaf, _), start in zip(leaves, starts.tolist(), strict=True)])
+    values = _joined([value for _, value in leaves])
+    column = np.zeros(sum(nodes), values.dtype)
+    column[at] = values
+    empty = np.ones(len(column), np.bool_)
+    empty[at] = False
+    return pl.Series(column).set(pl.Series(empty), None)
+
+
+def _lists(values: np.ndarray[Any, Any] | Sequence[str], lengths: Int64Array, inner: type[pl.DataType]) -> pl.Series:
+    """Values as a column of lists of these lengths."""
+    if not len(lengths):
         return pl.Series(dtype=pl.List(inner))  # Polars slices one list for any number of rows but none
     whole = pl.lit(pl.Series(values, dtype=inner).implode()).first()
-    rows = pl.DataFrame({"start": starts[:-1], "length": np.diff(starts)})
+    rows = pl.DataFrame({"start": row_starts(lengths)[:-1], "length": lengths})
     return rows.select(whole.list.slice("start", "length")).to_series()
 
 

@@ -11,11 +11,11 @@ import polars as pl
 
 from ..execution import ExecutionRecord
 from ..tree import Tree
-from .call_table import call_frame, refusals, tree_calls
+from .call_table import CALL_SCHEMA, call_frame, refusals, tree_calls
 from .catalogue import Entry
 from .checked_file import read_table, write_table
 from .manifest import Part
-from .node_table import NodeArrays, node_arrays, node_frame
+from .node_table import NODE_SCHEMA, NodeArrays, node_arrays, node_frame
 
 Item = tuple[ExecutionRecord, Tree]
 
@@ -27,12 +27,20 @@ executions do not each pay for two files.
 """
 
 
+_OVERHEAD_TOKENS: Final = 256  # what an execution takes apart from its tokens, in memory and on disk
+
+
+def part_share(unique_tokens: int) -> int:
+    """Return what an execution takes of `PART_TOKENS`."""
+    return unique_tokens + _OVERHEAD_TOKENS
+
+
 def batches(items: Iterable[Item]) -> Iterator[list[Item]]:
     """Divide items, in order, into those of each part."""
     batch: list[Item] = []
     tokens = 0
     for item in items:
-        size = item[1].unique_tokens
+        size = part_share(item[1].unique_tokens)
         if batch and tokens + size > PART_TOKENS:
             yield batch
             batch, tokens = [], 0
@@ -49,20 +57,17 @@ def write_part(folder: Path, number: int, items: Sequence[Item]) -> tuple[Part, 
         InputError: the system refuses.
     """
     entries: list[Entry] = []
-    nodes: list[pl.DataFrame] = []
-    calls: list[pl.DataFrame] = []
     first_node = first_call = 0
     for record, tree in items:
         entries.append(Entry.of(record, tree, number, first_node, first_call))
-        nodes.append(node_frame(tree))
-        calls.append(call_frame(tree))
-        first_node += nodes[-1].height
-        first_call += calls[-1].height
+        first_node += entries[-1].nodes
+        first_call += entries[-1].calls + entries[-1].refused
+    trees = [tree for _, tree in items]
     part = Part(
         number=number,
         executions=len(items),
-        nodes=write_table(folder / f"nodes-{number:06d}.parquet", pl.concat(nodes)),
-        calls=write_table(folder / f"calls-{number:06d}.parquet", pl.concat(calls)),
+        nodes=write_table(folder / f"nodes-{number:06d}.parquet", node_frame(trees)),
+        calls=write_table(folder / f"calls-{number:06d}.parquet", call_frame(trees)),
     )
     return part, entries
 
@@ -81,8 +86,9 @@ class PartTables:
         Raises:
             DamagedFileError: a file of the part is damaged.
             MissingFileError: a file of the part is not there.
+            InputError: a file is of another version of gyre.
         """
-        return cls(read_table(folder, part.nodes), read_table(folder, part.calls))
+        return cls(read_table(folder, part.nodes, NODE_SCHEMA), read_table(folder, part.calls, CALL_SCHEMA))
 
     def item(self, entry: Entry) -> Item:
         """Return the execution of `entry`, which is in this part."""

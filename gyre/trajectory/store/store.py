@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import groupby, islice
 from operator import attrgetter
 from pathlib import Path
@@ -13,13 +14,13 @@ import polars as pl
 
 from ...atomic import disk_errors
 from ...errors import InputError
-from ...folder_lock import LOCK_NAME
+from ...folder_lock import LOCK_NAME, FolderLock
 from .catalogue import Entry, catalogue_frame
 from .checked_file import MissingFileError
-from .manifest import MANIFEST, Part, is_left_by_create, orphans
-from .part import PART_TOKENS, Item, PartTables
+from .manifest import MANIFEST, Part, is_left_by_create, orphans, require_own
+from .part import PART_TOKENS, Item, PartTables, part_share
 from .problem import Problem, file_problem
-from .state import State, changing
+from .state import Change, State, changing, remove, replacing
 
 
 class TrajectoryStore:
@@ -36,6 +37,7 @@ class TrajectoryStore:
         """Use `open` or `create`."""
         self.path = path
         self._state = state
+        self._locked = False  # by `writing`
 
     @classmethod
     def create(cls, path: Path) -> Self:
@@ -51,18 +53,40 @@ class TrajectoryStore:
             found = {file.name for file in path.iterdir() if not is_left_by_create(file.name)} - {LOCK_NAME}
         if found:
             raise InputError(f"{path}: holds {min(found)}; give a new or an empty folder")
-        with changing(path, create=True):
-            pass
+        with FolderLock(path):
+            if (path / MANIFEST).exists():
+                raise InputError(f"{path}: another process has made a store there just now; open it")
+            with replacing(path):
+                pass
         return cls.open(path)
 
     @classmethod
-    def open(cls, path: Path) -> Self:
+    def replace(cls, path: Path, items: Iterable[Item]) -> Self:
+        """Put executions in the place of all that a store holds, in one instant; until then it stays as it was.
+
+        The store may be damaged, of another version of gyre, or without its manifest; where there is none, one is made.
+        Files that are not a store's stay.
+
+        Raises:
+            InputError: another writer is at work, the folder is not a store's, or as `append`.
+        """
+        with disk_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+        with FolderLock(path):
+            require_own(path)
+            with replacing(path) as change:
+                change.add(_checked(path, items, set()))
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
         """Open a store, to read or to write.
 
         Raises:
-            InputError: there is none, it was written by a newer gyre, or its manifest or catalogue is damaged.
+            InputError: there is none, it was written by another version of gyre, or its manifest or catalogue is
+                damaged.
         """
-        return cls(path, State.read(path))
+        return cls(Path(path), State.read(Path(path)))
 
     def __len__(self) -> int:
         """Number of executions."""
@@ -134,8 +158,8 @@ class TrajectoryStore:
             InputError: another writer is at work, an execution is there already (and `replace` is not given) or comes
                 twice, record and tree are of different executions, or the system refuses. Nothing is added then.
         """
-        with changing(self.path) as change:
-            change.add(self._checked(items, set() if replace else set(change.entries)))
+        with self._changing() as change:
+            change.add(_checked(self.path, items, set() if replace else set(change.entries)))
 
     def set_scores(self, scores: Mapping[str, float | None]) -> None:
         """Set or take away (None) scores of executions; no part is written again.
@@ -143,13 +167,13 @@ class TrajectoryStore:
         Raises:
             InputError: another writer is at work, an execution is not there, or the system refuses.
         """
-        with changing(self.path) as change:
+        with self._changing() as change:
             for execution, score in scores.items():
                 if execution not in change.entries:
                     raise InputError(f"{self.path}: no execution {execution!r} to score; append it first")
                 entry = change.entries[execution]
                 record = dataclasses.replace(entry.record, score=score)
-                change.entries[execution] = dataclasses.replace(entry, record=record)
+                change.put([dataclasses.replace(entry, record=record)])
 
     def merge(self, others: Iterable[TrajectoryStore], *, replace: bool = False) -> None:
         """Add all executions of other stores, all or none, by copying their parts; the last wins with `replace`.
@@ -157,7 +181,7 @@ class TrajectoryStore:
         Raises:
             InputError: as `append`, or a part of another store is damaged or missing.
         """
-        with changing(self.path) as change:
+        with self._changing() as change:
             for other in others:
                 state = other._current()
                 both = change.entries.keys() & state.entries.keys()
@@ -173,17 +197,17 @@ class TrajectoryStore:
             InputError: another writer is at work, a part to be written again is damaged, or the system refuses.
         """
         before = self.size
-        with changing(self.path) as change:
-            state = State.read(self.path)
-            sparse = [(part, entries) for part, entries in state.by_part() if _is_sparse(part, entries)]
+        with self._changing() as change:
+            sparse = [(part, entries) for part, entries in self._state.by_part() if _is_sparse(part, entries)]
             if len(sparse) > 1 or any(part.executions > len(entries) for part, entries in sparse):
                 change.add(item for part, entries in sparse for item in self._items(part, entries))
+            change.join_catalogues()
         return before - self.size
 
     def verify(self) -> list[Problem]:
         """Read every file of the store; return what is damaged or missing, with the executions that cannot be read."""
         state = self._current()
-        problems = [file_problem(self.path, state.manifest.catalogue, tuple(state.entries))]
+        problems = [file_problem(self.path, each.file, each.executions) for each in state.catalogues]
         for part, entries in state.by_part():
             executions = tuple(entry.record.execution for entry in entries)
             problems += [file_problem(self.path, file, executions) for file in (part.nodes, part.calls)]
@@ -199,21 +223,47 @@ class TrajectoryStore:
             self._state = State.read(self.path)
         return self._state
 
-    def _checked(self, items: Iterable[Item], known: set[str]) -> Iterator[Item]:
-        """Pass items on; `known` are executions that may not come, and grows by those that came."""
-        known = set(known)
-        for record, tree in items:
-            if record.execution != tree.execution:
-                raise InputError(f"{self.path}: record of {record.execution!r} with the tree of {tree.execution!r}")
-            if record.execution in known:
-                raise InputError(f"{self.path}: execution {record.execution!r} is there already; use replace=True")
-            known.add(record.execution)
-            yield record, tree
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keep other writers out of several changes, each of which is there at once, and stays when a later one fails.
+
+        What a killed writer left is removed before.
+
+        Raises:
+            InputError: another writer is at work.
+        """
+        if self._locked:
+            yield
+            return
+        with FolderLock(self.path):
+            self._locked = True
+            try:
+                remove(orphans(self.path, self._current().manifest))
+                yield
+            finally:
+                self._locked = False
+
+    @contextmanager
+    def _changing(self) -> Iterator[Change]:
+        with self.writing(), changing(self._current()) as change:
+            yield change
 
     def _items(self, part: Part, entries: Sequence[Entry]) -> Iterator[Item]:
         return map(PartTables.read(self.path, part).item, entries)
 
 
+def _checked(path: Path, items: Iterable[Item], known: set[str]) -> Iterator[Item]:
+    """Pass items on; `known` are executions that may not come, and grows by those that came."""
+    for record, tree in items:
+        if record.execution != tree.execution:
+            raise InputError(f"{path}: record of {record.execution!r} with the tree of {tree.execution!r}")
+        if record.execution in known:
+            raise InputError(f"{path}: execution {record.execution!r} is there already; use replace=True")
+        known.add(record.execution)
+        yield record, tree
+
+
 def _is_sparse(part: Part, entries: Sequence[Entry]) -> bool:
     """Whether a part is worth writing again: small, or with rows of replaced executions."""
-    return part.executions > len(entries) or sum(entry.unique_tokens for entry in entries) < PART_TOKENS // 2
+    size = sum(part_share(entry.unique_tokens) for entry in entries)
+    return part.executions > len(entries) or size < PART_TOKENS // 2

@@ -1,0 +1,97 @@
+"""pi itself (chat completions, streamed) does a small task through the proxy, whatever becomes of the engines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+for package in ("aiohttp", "prometheus_client", "starlette", "transformers", "uvicorn"):
+    pytest.importorskip(package, reason="the proxy needs the extra gyre[proxy]")
+
+from harness_runs import Run, check_unharmed, run_harness, scripted_run, turn_of  # noqa: E402
+from harnesses import PI  # noqa: E402
+from proxy_bench import bench, renderer_of  # noqa: E402
+
+CONTEXT_TOKENS = 32_768  # of the tiny model for this: pi's prompt alone is longer than what it has otherwise
+
+
+@pytest.mark.parametrize("troubled", [False, True], ids=["quiet", "troubled"])
+def test_it_does_a_task(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, troubled: bool) -> None:
+    renderer = renderer_of(tmp_path_factory.getbasetemp() / "proxy-tokenizer")
+    done = scripted_run(PI, renderer, tmp_path, troubled=troubled)
+    check_unharmed(done)
+    assert done.moves == (3 if troubled else 0)
+
+
+@pytest.fixture
+def wide_model(tiny_model: Path, tmp_path: Path) -> Path:
+    """The tiny model, with a longer context."""
+    folder = tmp_path / "wide"
+    shutil.copytree(tiny_model, folder)
+    for name, field in (("config.json", "max_position_embeddings"), ("tokenizer_config.json", "model_max_length")):
+        settings = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps({**settings, field: CONTEXT_TOKENS}))
+    return folder
+
+
+@pytest.fixture
+def wide_server(wide_model: Path, tmp_path: Path) -> Iterator[Any]:
+    """A real SGLang that serves it."""
+    pytest.importorskip("sglang", reason="a real engine needs SGLang")
+    from conftest import SMALL_SERVER
+
+    from gyre.backends.engines.launching import ServerSettings, start_sglang
+
+    PI.path()
+    server = start_sglang(ServerSettings(wide_model, tmp_path / "server.log", cpu=True, flags=SMALL_SERVER))
+    try:
+        server.wait_ready(300)
+        yield server
+    finally:
+        server.end(signal.SIGKILL)
+
+
+def test_it_does_a_task_with_a_real_engine(wide_server: Any, wide_model: Path, tmp_path: Path) -> None:
+    """A random model says what the task needs, for a grammar leaves it only the choice of tokens."""
+    import httpx
+    from steered_engine import SteeredEngine
+
+    from gyre.backends.proxy.tokens import Parsers, Renderer
+
+    renderer = Renderer(wide_model, parsers=Parsers(tool_calls="qwen25", reasoning="qwen3"))
+    turns = PI.turns()
+
+    def text_for(generation: Any) -> str:
+        return turns[turn_of(renderer, generation, len(turns))]
+
+    async def begun(generation: Any) -> None:
+        """Abort the last reply in its middle, and let the engine go on a little later."""
+        if text_for(generation) == turns[-1] and not generation.continued_tokens:
+            async with httpx.AsyncClient(base_url=wide_server.url) as server:
+                (await server.post("/pause_generation", json={"mode": "abort"})).raise_for_status()
+                await asyncio.sleep(0.3)
+                (await server.post("/continue_generation", json={})).raise_for_status()
+
+    engines: list[SteeredEngine] = []
+
+    def make() -> Any:
+        engines.append(SteeredEngine(wide_server.url, renderer, text_for, begun))
+        return engines
+
+    with bench(renderer, tmp_path / "log", make) as running:
+        finished = run_harness(PI, running, tmp_path)
+        records = running.records("task")
+    done = Run(finished, records, len(engines[0].generations) - len(records), tmp_path / "work")
+    check_unharmed(done)
+    assert done.moves <= 1  # 0 where the reply was whole before the engine heard of the pause
+    said = [renderer.tokenizer.decode(record.output_ids.tolist(), skip_special_tokens=True) for record in records]
+    assert said == turns
+    own = [renderer.tokenizer.encode(text) for text in turns]
+    assert all(len(ids) + 1 != len(record.output_ids) for ids, record in zip(own, records, strict=True))

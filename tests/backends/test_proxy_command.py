@@ -1,0 +1,189 @@
+"""`gyre proxy` as a process: started, used by a client, ended by Ctrl-C; what it recorded is built into samples."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+httpx = pytest.importorskip("httpx")
+openai = pytest.importorskip("openai", reason="a real client of the chat protocol")
+for package in ("aiohttp", "prometheus_client", "starlette", "transformers", "uvicorn"):
+    pytest.importorskip(package, reason="the proxy needs the extra gyre[proxy]")
+
+from engine_faults import serving  # noqa: E402
+from proxy_bench import renderer_of, saying  # noqa: E402
+
+from gyre.backends.engines.scripted import ScriptedEngine  # noqa: E402
+from gyre.backends.engines.scripted_server import ScriptedServer  # noqa: E402
+from gyre.backends.proxy import json_logs  # noqa: E402
+from gyre.cli import main  # noqa: E402
+from gyre.trajectory.call_log import CallLog  # noqa: E402
+
+GYRE = (sys.executable, "-c", "from gyre.cli import main; main()")
+QUESTION = [{"role": "user", "content": "What is there?"}]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.getbasetemp() / "proxy-tokenizer"
+    renderer_of(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def engine(tokenizer: Path) -> Iterator[str]:
+    """Address of a server that talks as SGLang does."""
+    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    found: list[str] = []
+
+    async def serve() -> None:
+        double = ScriptedEngine("double", saying(renderer_of(tokenizer), "Nothing, it seems."))
+        async with serving(ScriptedServer(double).application()) as url:
+            found.append(url)
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
+    thread.start()
+    assert ready.wait(20)
+    yield found[0]
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(20)
+
+
+class Running:
+    """A `gyre proxy` that runs."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.said = ""
+
+    def url(self, what: str) -> str:
+        """The address that it printed after `what`."""
+        assert self.process.stdout is not None
+        while (found := re.search(rf"{what}: (http://\S+)", self.said)) is None:
+            line = self.process.stdout.readline()
+            assert line, (self.said, self.process.stderr.read() if self.process.stderr else "")
+            self.said += line
+        return found[1]
+
+    def end(self) -> str:
+        """Press Ctrl-C; return what it logged."""
+        self.process.send_signal(signal.SIGINT)
+        _, logged = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0, logged
+        return logged
+
+
+@contextmanager
+def proxy(*options: str) -> Iterator[Running]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GYRE_ADMIN_KEY": "admin secret"}
+    process = subprocess.Popen(
+        [*GYRE, "proxy", "--port", "0", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        yield Running(process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def ask(url: str, key: str, text: str = "What is there?") -> Any:
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=60)
+    messages = [{"role": "user", "content": text}]
+    return client.chat.completions.create(model="m", messages=messages).choices[0].message.content
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*GYRE, *arguments], capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_it_records_what_samples_are_built_from(engine: str, tokenizer: Path, tmp_path: Path) -> None:
+    out = tmp_path / "calls"
+    options = ("--engine", engine, "--tokenizer", str(tokenizer), "--out", str(out), "--execution", "first=sk-first")
+    with proxy(*options) as running:
+        assert ask(running.url("execution first"), "sk-first") == "Nothing, it seems."
+        admin = running.url("admin and metrics").removesuffix("/metrics")
+        headers = {"authorization": "Bearer admin secret"}
+        assert httpx.get(f"{admin}/executions").status_code == 401
+        twin = run("proxy", *options)
+        assert twin.returncode == 2
+        assert "in use by process" in twin.stderr
+        logged = running.end()
+    lines = [json.loads(line) for line in logged.splitlines() if line.startswith("{")]
+    recorded = [line for line in lines if line["message"] == "a call is recorded"]
+    assert [(line["execution"], line["finish"], line["protocol"]) for line in recorded] == [("first", "stop", "chat")]
+    assert "sk-first" not in logged
+    assert "admin secret" not in logged
+    assert "What is there" not in logged
+    assert "the log is closed" in logged
+
+    with proxy(*options, "--open", "--max-steps", "2") as running:
+        url = running.url("execution first")
+        assert ask(url, "sk-first", "And then?") == "Nothing, it seems."
+        assert "limit of 2 steps" in ask(url, "sk-first", "And then again?")
+        assert ask(running.url("by its key"), "any key") == "Nothing, it seems."
+        admin = running.url("admin and metrics").removesuffix("/metrics")
+        ended = httpx.post(f"{admin}/executions/first/end", json={"score": 1.0}, headers=headers)
+        assert ended.json() == {"id": "first", "score": 1.0, "outcome": "harness_timeout"}
+        running.end()
+    with CallLog(out / "proxy.calls") as log:
+        assert log.call_count("first") == 2
+        assert len(log.unfinished()) == 1
+        assert log.verify() == ()
+
+    built = run("samples", "build", str(out), "--out", str(tmp_path / "store"), "--json")
+    assert built.returncode == 0, built.stderr
+    summary = json.loads(built.stdout)
+    assert (summary["executions"], summary["calls"], summary["refused"]) == (1, 2, 0)
+    assert len(summary["unfinished"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--tokenizer", "nowhere"), "no such folder"),
+        (("--tool-call-parser", "unheard-of"), "parser 'unheard-of'"),
+        (("--template-kwargs", "{"), "--template-kwargs: not JSON"),
+        (("--template", "nowhere.jinja"), "chat template cannot be read"),
+        (("--execution", "nokey"), "expected a name, an equals sign and a key"),
+        (("--host", "203.0.113.1", "--execution", "a=b"), "cannot listen there"),
+        (("--execution", "a/b=key"), "letters, digits"),
+    ],
+)
+def test_bad_input_is_one_line(
+    tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.setattr(json_logs, "log_json", lambda level: None)  # this process's logs are not the command's
+    given = ["proxy", "--engine", "http://127.0.0.1:9", "--out", str(tmp_path / "calls"), "--port", "0", "--quiet"]
+    given += ["--admin-key", "k"] + ([] if "--tokenizer" in options else ["--tokenizer", str(tokenizer)])
+    done = CliRunner().invoke(main, [*given, *options], catch_exceptions=False)
+    assert done.exit_code == 2
+    last = done.output.strip().splitlines()[-1]
+    assert last.startswith("gyre: ")
+    assert said in last
+
+
+def test_others_reach_no_admin_side_without_a_key(tokenizer: Path, tmp_path: Path) -> None:
+    options = ("--out", str(tmp_path), "--tokenizer", str(tokenizer), "--open", "--host", "0.0.0.0", "--port", "0")
+    done = run("proxy", "--engine", "http://127.0.0.1:9", *options)
+    assert done.returncode == 2
+    assert "give an admin key" in done.stderr
