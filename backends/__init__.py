@@ -1,1 +1,1 @@
-"""gyre's real clusters: drivers of the same controller on GPUs. None is here yet; `gyre.sim` is the first driver."""
+"""gyre's real clusters: the proxy that harnesses talk to, and the engines behind it."""

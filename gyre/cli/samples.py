@@ -85,24 +85,31 @@ def inspect(
         if html:
             raise InputError("--html draws one execution: name it after the source")
         with working(f"reading {source}"):
-            rows = listed(source)
+            listing = listed(source)
         if as_json:
-            print_json(rows)
+            print_json(listing.to_json())
         else:
-            print_tables(listing_table(rows))
+            print_tables(listing_table(listing.rows))
+            _print_problems(listing.problems)
         return
     token_text = token_text_of(tokenizer)
     with working(f"reading {execution}"):
-        view = viewed(source, execution, selection)
+        view, problems = viewed(source, execution, selection)
         if html:
             write_text_atomic(html, inspection_page(view, token_text))
     if as_json:
-        print_json(inspection_facts(view))
+        print_json(inspection_facts(view) | {"problems": list(problems)})
     else:
         shown = token_text if tokenizer else None
         print_tables(inspection_text(view, every_node=every_node, depth=depth, token_text=shown))
+        _print_problems(problems)
         if html:
             click.echo(f"\npage: {html}")
+
+
+def _print_problems(problems: tuple[str, ...]) -> None:
+    for problem in problems:
+        click.echo(f"\ncannot be read: {problem}")
 
 
 @samples.command()

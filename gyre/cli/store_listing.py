@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
 
+from ..errors import InputError
 from ..trajectory.execution import ExecutionRecord
 from ..trajectory.expand import expand
 from ..trajectory.inspection import TokenText, TreeView
@@ -17,6 +19,7 @@ from ..trajectory.selection import Selection, select
 from ..trajectory.store import TrajectoryStore
 from ..trajectory.store.manifest import MANIFEST
 from ..trajectory.tree import Tree
+from .common import counted
 
 _COLUMNS: Final = {  # of a row of the listing, with headings
     "execution": "execution",
@@ -32,22 +35,36 @@ _COLUMNS: Final = {  # of a row of the listing, with headings
 _WORDS: Final = ("execution", "group", "harness")
 
 
-def listed(source: Path) -> list[dict[str, Any]]:
-    """Return a row for each execution, groups together.
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A row for each execution, groups together, and what of the source cannot be read."""
+
+    rows: list[dict[str, Any]]
+    problems: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready values."""
+        return {"executions": self.rows, "problems": list(self.problems)}
+
+
+def listed(source: Path) -> Listing:
+    """Return what a store or recorded calls hold.
 
     Raises:
         InputError: there is no store and no recorded call.
     """
+    problems: tuple[str, ...] = ()
     if (source / MANIFEST).exists():
         frame = TrajectoryStore.open(source).executions()
         rows = frame.select(list(_COLUMNS)).to_dicts()
     else:
         with RecordedCalls(source) as calls:
             rows = [_row(calls.record(name), calls.tree(name)) for name in calls.names]
+            problems = calls.problems
     first: dict[str | None, int] = {}
     for place, row in enumerate(rows):
         first.setdefault(row["group"], place)
-    return sorted(rows, key=lambda row: first[row["group"]])
+    return Listing(sorted(rows, key=lambda row: first[row["group"]]), problems)
 
 
 def _row(record: ExecutionRecord | None, tree: Tree) -> dict[str, Any]:
@@ -69,7 +86,7 @@ def listing_table(rows: list[dict[str, Any]]) -> Table:
     table = Table(show_footer=len(rows) > 1)
     sums = {name: f"{sum(row[name] for row in rows):,}" for name in list(_COLUMNS)[4:]}
     groups = len({row["group"] for row in rows})
-    sums |= {"execution": f"{len(rows):,} executions", "group": f"{groups:,} groups"}
+    sums |= {"execution": counted(len(rows), "execution"), "group": counted(groups, "group")}
     for name, heading in _COLUMNS.items():
         side: Any = "left" if name in _WORDS else "right"
         table.add_column(heading, sums.get(name, ""), justify=side, overflow="fold")
@@ -92,18 +109,27 @@ def _cell(name: str, value: Any) -> Text:
     return Text(printable(value, 80))
 
 
-def viewed(source: Path, execution: str, selection: Selection) -> TreeView:
-    """Return the tree of an execution with what `selection` takes of it.
+def viewed(source: Path, execution: str, selection: Selection) -> tuple[TreeView, tuple[str, ...]]:
+    """Return the tree of an execution with what `selection` takes of it, and what of the source cannot be read.
 
     Raises:
         InputError: there is no such execution, or a selection of the user's own is at fault.
     """
+    problems: tuple[str, ...] = ()
     if (source / MANIFEST).exists():
-        tree = TrajectoryStore.open(source).read(execution)[1]
+        store = TrajectoryStore.open(source)
+        _require(execution in store, source, execution)
+        tree = store.read(execution)[1]
     else:
         with RecordedCalls(source) as calls:
-            tree = calls.tree(execution)
-    return TreeView(tree, expand(tree, select(tree, selection)))
+            _require(execution in calls.names, source, execution)
+            tree, problems = calls.tree(execution), calls.problems
+    return TreeView(tree, expand(tree, select(tree, selection))), problems
+
+
+def _require(there: bool, source: Path, execution: str) -> None:
+    if not there:
+        raise InputError(f"{source}: no execution {execution!r}; gyre samples inspect {source} lists those there")
 
 
 def token_text_of(tokenizer: str | None) -> TokenText:

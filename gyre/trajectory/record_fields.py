@@ -37,6 +37,8 @@ def shown(value: object) -> str:
 
 def is_whole(value: object) -> TypeGuard[int]:
     """Whether `value` is an integer (no truth value) of at most 64 bits."""
+    if type(value) is int:  # at once, as a rule
+        return _LEAST <= value <= _MOST
     return isinstance(value, Integral) and not isinstance(value, bool) and _LEAST <= int(value) <= _MOST
 
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from ..errors import InputError
 from .execution import ExecutionRecord
+from .record_fields import checked_execution
 
 _READERS: Final[dict[str, Callable[..., pl.DataFrame]]] = {
     ".csv": lambda path: pl.read_csv(path, infer_schema=False),
@@ -30,6 +31,7 @@ class Score:
     execution: str
     group: str | None  # None: as the calls' own record says
     score: float | None  # None: no valid score; the execution is not trained
+    where: str = ""  # the table and row, for errors
 
 
 def read_scores(path: Path) -> dict[str, Score]:
@@ -62,7 +64,8 @@ def read_scores(path: Path) -> dict[str, Score]:
         name = "" if execution is None else str(execution)
         if not name or name in found:
             raise InputError(f"{path}: row {row}: execution {'is given twice' if name else 'is empty'}; give each once")
-        found[name] = Score(name, None if group in (None, "") else str(group), _number(score, f"{path}: row {row}"))
+        where = f"{path}: row {row}"
+        found[name] = Score(name, None if group in (None, "") else str(group), _number(score, where), where)
     return found
 
 
@@ -100,7 +103,8 @@ def scored_records(
             continue
         group = score.group if score.group is not None else record.group if record is not None else None
         if group is None:
-            raise InputError(f"execution {execution}: has a score and no group; give the scores a column group")
+            where = f"{score.where}: " if score.where else ""
+            raise InputError(f"{where}execution {execution} has a score and no group; give the scores a column group")
         base = record if record is not None else ExecutionRecord(execution, group)
-        found[execution] = dataclasses.replace(base, group=group, score=score.score)
+        found[execution] = checked_execution(dataclasses.replace(base, group=group, score=score.score))
     return found, unfinished

@@ -74,7 +74,7 @@ def test_scores_come_from_a_table(suffix: str, tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("execution,score\n", "no execution has ended"),
-        ("execution,score\na/0,1\n", "has a score and no group"),
+        ("execution,score\na/0,1\n", "scores.csv: row 1: execution a/0 has a score and no group"),
         ("execution,points\na/0,1\n", "no column 'score'"),
         ("execution,group,score\na/0,a,1\na/0,a,0\n", "row 2: execution is given twice"),
         ("execution,group,score\n,a,1\n", "row 1: execution is empty"),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from samples_command import EXECUTIONS, calls_of, ok, refused
+from samples_command import BAD_INPUT, EXECUTIONS, calls_of, ok, refused
 
 from gyre.trajectory import (
     Baseline,
@@ -81,6 +84,13 @@ def test_a_dry_run_prints_resolved_settings_and_writes_nothing(store: Path, tmp_
         (("export", "STORE", "--to", "slime", "--out", "a.jsonl", "--set", "x"), "expected KEY=VALUE"),
         (("export", "STORE", "--to", "slime", "--out", "a.jsonl", "--token-budget", "0"), "--token-budget"),
         (("export", "STORE", "--to", "slime", "--out", "no/such/a.jsonl"), "cannot be written"),
+        (("export", "STORE", "--to", "lists", "--dry-run", "--set", "zzz=1"), "format lists has no option zzz"),
+        (("export", "STORE", "--to", "slime", "--dry-run", "--group", "a", "--group", "a"), "--group a: given twice"),
+        (
+            ("export", "STORE", "--to", "slime", "--out", "a.jsonl", "--max-tokens", "9" * 20),
+            "max_tokens: Input should",
+        ),
+        (("export", "STORE", "--to", "slime", "--out", "a.jsonl", "--seed", "9" * 20), "seed: Input should be less"),
     ],
 )
 def test_bad_input_of_export_ends_with_code_2_and_one_line(
@@ -102,3 +112,24 @@ def test_a_step_without_anything_to_train_on_is_refused(tmp_path: Path) -> None:
         "export", tmp_path / "s", "--to", "slime", "--out", tmp_path / "a.jsonl"
     )
     assert not (tmp_path / "a.jsonl").exists()
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_a_disk_without_room_ends_in_one_line_and_leaves_nothing(suffix: str, store: Path, tmp_path: Path) -> None:
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, most[1]))
+    try:
+        said = refused("export", store, "--to", "lists", "--out", tmp_path / f"a{suffix}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert f"a{suffix}: cannot be written (" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_output_without_room_is_said_without_advice_that_the_command_lacks(store: Path) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-c", "from gyre.cli import main; main()", "samples", "inspect", str(store)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == BAD_INPUT
+    assert done.stderr.startswith("gyre: output: no space left on the disk; free some, then run it again")
+    assert len(done.stderr.splitlines()) == 1

@@ -3,22 +3,71 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from samples_command import EXECUTIONS, ok, refused
+from samples_command import EXECUTIONS, calls_of, ok, refused
+
+from gyre.trajectory import CallLogWriter, ExecutionRecord
 
 
 def test_inspect_lists_executions_of_a_store_and_of_a_log(log: Path, store: Path) -> None:
     table = ok("inspect", store)
     assert all(execution in table for execution in EXECUTIONS)
     assert "6 executions" in table
-    rows = json.loads(ok("inspect", store, "--json"))
-    assert rows == json.loads(ok("inspect", log, "--json"))
-    assert [row["refused"] for row in rows] == [1] * 6
+    found = json.loads(ok("inspect", store, "--json"))
+    assert found == json.loads(ok("inspect", log, "--json"))
+    assert found["problems"] == []
+    assert [row["refused"] for row in found["executions"]] == [1] * 6
+
+
+def test_inspect_counts_one_as_one(tmp_path: Path) -> None:
+    with CallLogWriter(tmp_path / "one.calls") as writer:
+        for execution in EXECUTIONS[:2]:
+            writer.append(calls_of(execution)[0])
+            writer.append_execution(ExecutionRecord(execution, "g", 1.0))
+    assert "1 group " in ok("inspect", tmp_path / "one.calls")
+    assert "1 call, 15 unique tokens, 5 sampled, 5 trained; 1 leaf" in ok("inspect", tmp_path / "one.calls", "a/0")
+
+
+def test_inspect_reports_what_of_a_log_cannot_be_read(log: Path, tmp_path: Path) -> None:
+    torn = tmp_path / "torn.calls"
+    torn.write_bytes(log.read_bytes()[:-9])
+    for arguments in ((), ("a/0",)):
+        text = ok("inspect", torn, *arguments)
+        assert f"cannot be read: {torn}: " in text
+        assert "the end of the log is torn" in text
+        (problem,) = json.loads(ok("inspect", torn, *arguments, "--json"))["problems"]
+        assert "the end of the log is torn" in problem
+
+
+def test_json_has_no_number_that_json_lacks(tmp_path: Path) -> None:
+    with CallLogWriter(tmp_path / "a.calls") as writer:
+        writer.append(replace(calls_of(EXECUTIONS[0])[0], start_s=math.inf, end_s=-math.inf))
+        writer.append_execution(ExecutionRecord(EXECUTIONS[0], "g", math.nan))
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    for arguments in ((), (EXECUTIONS[0],)):
+        json.loads(ok("inspect", tmp_path / "a.calls", *arguments, "--json"), parse_constant=refuse)
+
+
+def test_a_name_that_the_system_refuses_ends_in_one_line(store: Path, tmp_path: Path) -> None:
+    long = tmp_path / ("n" * 300)
+    for arguments in (
+        ("inspect", long),
+        ("build", long, "--out", tmp_path / "z"),
+        ("inspect", store, "a/0", "--html", long),
+        ("export", long, "--to", "lists", "--out", tmp_path / "a.jsonl"),
+        ("export", store, "--to", "lists", "--out", f"{long}.jsonl"),
+    ):
+        assert "File name too long" in refused(*arguments)
 
 
 def test_inspect_draws_one_execution(log: Path, store: Path, tmp_path: Path) -> None:
@@ -89,8 +138,9 @@ def test_inspect_shows_text_where_a_tokenizer_is_given(
     ("arguments", "says"),
     [
         (("inspect", "missing"), "cannot be read"),
-        (("inspect", "STORE", "z/9"), "no execution 'z/9'"),
-        (("inspect", "LOG", "z/9"), "no execution 'z/9'"),
+        (("inspect", "/dev/null"), "not a regular file"),
+        (("inspect", "STORE", "z/9"), "no execution 'z/9'; gyre samples inspect"),
+        (("inspect", "LOG", "z/9"), "no execution 'z/9'; gyre samples inspect"),
         (("inspect", "STORE", "--html", "a.html"), "--html draws one execution"),
         (("inspect", "STORE", "a/0", "--select", "best"), "no selection 'best'"),
         (("inspect", "STORE", "a/0", "--select", "nowhere:at_all"), "cannot be loaded"),

@@ -26,6 +26,11 @@ def change(folder: Path) -> None:
     store.compact()
 
 
+def replace(folder: Path) -> None:
+    """Put d in the place of all."""
+    TrajectoryStore.replace(folder, [D])
+
+
 def kill_at(step: int, folder: Path) -> None:
     """Let this process kill itself just before its `step`-th opening for writing, renaming or removal in `folder`."""
     seen = 0
@@ -44,12 +49,13 @@ def kill_at(step: int, folder: Path) -> None:
 
 
 def main() -> None:
-    """Change each copy; print how many writers were killed before the first that was not."""
-    for step, folder in enumerate(map(Path, sys.argv[1:]), start=1):
+    """Change or replace each copy; print how many writers were killed before the first that was not."""
+    write = {"change": change, "replace": replace}[sys.argv[1]]
+    for step, folder in enumerate(map(Path, sys.argv[2:]), start=1):
         child = os.fork()
         if child == 0:
             kill_at(step, folder)
-            change(folder)
+            write(folder)
             os._exit(0)
         if os.waitpid(child, 0)[1] == 0:
             print(step - 1)

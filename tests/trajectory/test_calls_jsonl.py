@@ -141,7 +141,7 @@ def test_a_file_becomes_a_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "not JSON (EOF"),
+        ("{", "not JSON (EOF while parsing an object at byte 1)"),
         ('{"execution": }', "not JSON (expected value at byte 15)"),
         ("[" * 5000, "not JSON ("),
         ('{"execution": "\\ud800"}', "not JSON ("),
@@ -306,3 +306,5 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match=r"pipe: not a regular file"):
         list(read_calls_jsonl(tmp_path / "pipe"))
+    with pytest.raises(InputError, match=r"pipe: not a regular file"):
+        RecordedCalls(str(tmp_path / "pipe"))

@@ -30,6 +30,7 @@ from gyre.trajectory.inspection.drops import carried_tokens
 from gyre.trajectory.inspection.lanes import lanes
 from gyre.trajectory.inspection.outline import Outline
 from gyre.trajectory.inspection.strips import Fate, strips
+from gyre.trajectory.inspection.text import MOST_DROPS, MOST_REFUSED, MOST_RUNS
 from gyre.trajectory.inspection.token_text import printable
 
 
@@ -228,3 +229,27 @@ def test_an_execution_without_a_usable_call_is_shown_too() -> None:
     view = view_of(build_tree([a_call(0, [], [1])]))
     assert "0 calls (1 more refused)" in printed(view)
     assert inspection_facts(view)["leaves"] == []
+
+
+def many_rewrites(calls: int) -> list[Any]:
+    """Return a conversation each turn of which throws most of the context away."""
+    return [a_call(number, [1, *range(100 * number, 100 * number + 50)], [2, number]) for number in range(calls)]
+
+
+def test_the_text_of_very_many_branches_ends_with_how_many_more_there_are() -> None:
+    view = seen(many_rewrites(300))
+    lines = printed(view).splitlines()
+    assert len(lines) < MOST_RUNS + MOST_DROPS + 20
+    assert f"… and {301 - MOST_RUNS} more branches and {299 - MOST_DROPS} more drops of context; --all" in "\n".join(
+        lines
+    )
+    every = printed(view, every_node=True)
+    assert every.count("✂") == 299
+    assert "more" not in every
+
+
+def test_very_many_refused_calls_are_counted() -> None:
+    bad = [a_call(number, [1], [2], logprobs=None) for number in range(MOST_REFUSED + 5)]
+    view = view_of(build_tree(bad))
+    assert "… and 5 more; --all shows them" in printed(view)
+    assert "--all" not in printed(view, every_node=True)

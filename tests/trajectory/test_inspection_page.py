@@ -120,3 +120,20 @@ def test_roles_stay_apart_for_every_viewer(dark: bool, deficiency: str) -> None:
     for role in Role:
         full, pale = (lab(colours[f"{role}{tint}"], deficiency) for tint in ("", "_pale"))
         assert np.linalg.norm(full - pale) > 23.0
+
+
+def test_very_many_calls_and_drops_fit_a_page_that_says_what_is_left_out() -> None:
+    """Every turn throws the context away: a branch, a drop and a row each; Plotly itself takes 4.7 MB of the page."""
+    calls = [a_call(number, [1, *range(9 * number, 9 * number + 9)], [2, number]) for number in range(4_000)]
+    view = seen(calls)
+    page = inspection_page(view)
+    assert len(page.encode()) < 8_000_000
+    assert "Calls (4,000)" in page
+    assert page.count("<p>The first 500 of") == 2
+    assert page.count("<tr>") == 2 * (500 + 1)
+    assert "shown are the 500 largest of 3,999" in page
+
+
+def test_the_length_of_one_path_has_one_tick() -> None:
+    assert leaves_figure(seen([a_call(0, [1, 2], [3])])).layout["xaxis"]["dtick"] == 1
+    assert "dtick" not in leaves_figure(seen([a_call(n, [n], [n]) for n in range(40)])).layout["xaxis"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -115,7 +117,7 @@ def test_scores_come_later_than_calls(store: TrajectoryStore) -> None:
     store.set_scores({"a": 1, "b": np.float32(0.5)})  # whole numbers, and what a model gives
     assert [store.read(execution)[0].score for execution in "ab"] == [1.0, 0.5]
     store.set_scores({"a": math.nan})
-    assert math.isnan(store.read("a")[0].score or 0)
+    assert store.read("a")[0].score is None, "no valid score"
 
 
 def test_merge_brings_all_executions_together(store: TrajectoryStore, tmp_path: Path) -> None:
@@ -231,3 +233,19 @@ def test_manifest_is_readable_by_people(store: TrajectoryStore) -> None:
     assert manifest["version"] == 2
     assert manifest["parts"][0]["executions"] == 1
     assert (store.path / manifest["parts"][0]["nodes"]["name"]).stat().st_size == manifest["parts"][0]["nodes"]["size"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"score": math.inf}, "score is inf, expected a finite number"),
+        ({"score": "1"}, "score is '1', expected a finite number"),
+        ({"group": None}, "group is None, expected a text"),
+    ],
+)
+def test_a_record_with_a_wrong_field_is_refused(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    store = TrajectoryStore.create(tmp_path / "store")
+    record, tree = item("e")
+    with pytest.raises(InputError, match=said):
+        store.append([(replace(record, **changes), tree)])
+    assert len(store) == 0

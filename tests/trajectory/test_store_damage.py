@@ -30,16 +30,23 @@ def store(tmp_path: Path) -> TrajectoryStore:
     return store
 
 
-def test_killed_at_any_step_a_writer_leaves_a_whole_store(store: TrajectoryStore, tmp_path: Path) -> None:
-    copies = [tmp_path / f"killed-{step:03d}" for step in range(1, STEPS)]
+def killed_copies(kind: str, store: TrajectoryStore, folder: Path) -> list[Path]:
+    """Return copies of a store whose writers were killed before their first step on disk, their second, and so on."""
+    copies = [folder / f"killed-{step:03d}" for step in range(1, STEPS)]
     for copy in copies:
         shutil.copytree(store.path, copy)
-    run = [sys.executable, killed_writer.__file__, *map(str, copies)]
+    run = [sys.executable, killed_writer.__file__, kind, *map(str, copies)]
     killed = int(subprocess.run(run, check=True, capture_output=True, text=True, timeout=300).stdout)
-    assert 30 < killed < len(copies)
+    assert killed < len(copies)
+    return copies[:killed]
+
+
+def test_killed_at_any_step_a_writer_leaves_a_whole_store(store: TrajectoryStore, tmp_path: Path) -> None:
+    killed = killed_copies("change", store, tmp_path)
+    assert len(killed) > 30
     a_to_c = {execution: item(execution) for execution in "abc"}
     seen = set()
-    for step, copy in enumerate(copies[:killed]):
+    for step, copy in enumerate(killed):
         found = TrajectoryStore.open(copy)
         assert found.verify() == []
         appended = "d" in found
@@ -55,6 +62,22 @@ def test_killed_at_any_step_a_writer_leaves_a_whole_store(store: TrajectoryStore
         assert found.orphans() == []
         assert {path.suffix for path in copy.iterdir()} == {".json", ".parquet"}  # no lock, nothing temporary
     assert seen == {(False, False), (True, False), (True, True)}
+
+
+def test_killed_at_any_step_a_replacement_leaves_the_old_store_or_the_new(
+    store: TrajectoryStore, tmp_path: Path
+) -> None:
+    seen = set()
+    for step, copy in enumerate(killed_copies("replace", store, tmp_path)):
+        found = TrajectoryStore.open(copy)
+        assert found.verify() == []
+        executions = "".join(found.executions()["execution"])
+        assert_same(found.read(executions[-1]), item(executions[-1]))
+        seen.add(executions)
+        if step % 3 == 0:
+            found.append([item("e")])  # the next writer goes on, and clears up
+            assert found.orphans() == []
+    assert seen == {"abc", "d"}
 
 
 def test_killed_while_it_is_made_a_store_can_be_made_again(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def _values(line: bytes) -> dict[str, Any]:
         ValueError: it is no JSON object, or has a field by two names.
     """
     try:
-        raw = from_json(line)
+        raw = from_json(line.rstrip())
     except ValueError as error:
         said = _PARSERS_PLACE.sub(r" at byte \1", str(error))
         raise ValueError(f"not JSON ({said})") from error

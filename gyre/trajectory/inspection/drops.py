@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-import numpy as np
-
 from ...arrays import Int32Array
 from ...role import Role
 from ..tree import Tree
+from .carrying import carried_count, path_tail, shared_prefix
 
-_RUN: Final = 8  # tokens that must be equal in a row to count as carried over
 _COMPACTED: Final = 0.75  # of the earlier context's length
 _FOLLOWED_UNNAMED: Final = (Role.MAIN, Role.MAIN_SUMMARY)
 
@@ -76,54 +74,18 @@ def _drop(tree: Tree, earlier: int, later: int) -> Drop | None:
     new_tip = int(calls.input_node[later]), int(calls.input_offset[later])
     held = int(calls.input_tokens[earlier] + calls.output_tokens[earlier])
     now = int(calls.input_tokens[later])
-    shared = _shared_tokens(tree, tip, new_tip)
+    shape = tree.node_parent, tree.node_start
+    shared = int(shared_prefix(*shape, tree.node_end, tree.node_depth, *tip, *new_tip))
     if shared == held:
         return None
     if shared == now == int(calls.input_tokens[earlier]):
         return Drop(DropKind.RETRY, earlier, later, shared, held - shared, 0, 0)
-    left, added = _path_tail(tree, *tip, shared), _path_tail(tree, *new_tip, shared)
+    left, added = (path_tail(*shape, tree.node_depth, tree.tokens, *each, shared) for each in (tip, new_tip))
     carried = carried_tokens(left, added)
     kind = DropKind.COMPACTION if now <= _COMPACTED * held else DropKind.REWRITE
     return Drop(kind, earlier, later, shared, held - shared - carried, carried, now - shared)
 
 
-def _shared_tokens(tree: Tree, one: tuple[int, int], other: tuple[int, int]) -> int:
-    """Return the length of the prefix that two tips' paths share."""
-    node, end = one[0], tree.node_end
-    while node >= 0 and not node <= other[0] < end[node]:
-        node = int(tree.node_parent[node])
-    if node < 0:
-        return 0
-    inside = [offset for at, offset in (one, other) if at == node]
-    whole = int(tree.node_start[node + 1] - tree.node_start[node])
-    return int(tree.node_depth[node]) + min([whole, *inside])
-
-
-def _path_tail(tree: Tree, node: int, offset: int, skip: int) -> Int32Array:
-    """Return the tokens of a tip's path after its first `skip`."""
-    parts = []
-    while node >= 0 and tree.node_depth[node] + offset > skip:
-        start = int(tree.node_start[node])
-        parts.append(tree.tokens[start + max(0, skip - int(tree.node_depth[node])) : start + offset])
-        node = int(tree.node_parent[node])
-        offset = int(tree.node_start[node + 1] - tree.node_start[node]) if node >= 0 else 0
-    return np.concatenate(parts[::-1]) if parts else np.zeros(0, np.int32)
-
-
 def carried_tokens(old: Int32Array, new: Int32Array) -> int:
     """Return how many tokens of `old` lie in a run of 8 or more that stands somewhere in `new`, word for word."""
-    if min(len(old), len(new)) < _RUN:
-        return 0
-    known = set(_runs(new))
-    hits = np.fromiter((run in known for run in _runs(old)), np.bool_, len(old) - _RUN + 1)
-    covered = np.zeros(len(old) + 1, np.int64)
-    np.add.at(covered, np.flatnonzero(hits), 1)
-    np.add.at(covered, np.flatnonzero(hits) + _RUN, -1)
-    return int((np.cumsum(covered) > 0).sum())
-
-
-def _runs(tokens: Int32Array) -> list[bytes]:
-    """Return each run of 8 tokens in a row, as bytes, so that equal runs are equal token for token."""
-    windows = np.lib.stride_tricks.sliding_window_view(np.ascontiguousarray(tokens), _RUN)
-    data, width = windows.tobytes(), _RUN * tokens.itemsize
-    return [data[start : start + width] for start in range(0, len(data), width)]
+    return int(carried_count(old, new))

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..call import Finish
-from .drops import Drop, context_drops
+from .drops import Drop
 from .view import ROLES, TreeView
 
 _FINISHES = tuple(Finish)
@@ -26,10 +26,10 @@ def inspection_facts(view: TreeView) -> dict[str, Any]:
         "sampled_tokens": tree.sampled_tokens,
         "trained_tokens": int(view.trained.sum()) if view.rows is not None else None,
         "duplicate_tokens": tree.duplicate_tokens,
-        "max_logprob_difference": float(tree.max_logprob_difference),
+        "max_logprob_difference": _known(float(tree.max_logprob_difference)),
         "leaves": _leaves(view),
         "call_table": call_rows(view),
-        "drops": [_drop(view, drop) for drop in context_drops(tree)],
+        "drops": [_drop(view, drop) for drop in view.drops],
         "refused": [asdict(refusal) | {"reason": str(refusal.reason)} for refusal in tree.refused],
     }
 
@@ -81,4 +81,4 @@ def _drop(view: TreeView, drop: Drop) -> dict[str, Any]:
 
 
 def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
+    return value if math.isfinite(value) else None

@@ -12,6 +12,7 @@ from .theme import middle_colour, pale_colour, role_colour
 from .view import ROLES, TreeView
 
 _HEIGHT_PX: Final = 300
+_FEW_PATHS: Final = 12
 
 
 def leaves_figure(view: TreeView) -> Figure:
@@ -46,12 +47,19 @@ def leaves_figure(view: TreeView) -> Figure:
         layout={
             "barmode": "overlay",
             "bargap": 0.12 if len(order) < 120 else 0,
-            "xaxis": axis("paths, longest first", range=[0.4, len(order) + 0.6], zeroline=False, tickformat=",d"),
+            "xaxis": axis(
+                "paths, longest first", range=[0.4, len(order) + 0.6], zeroline=False, **_whole_ticks(len(order))
+            ),
             "yaxis": axis("tokens", fixedrange=True, zeroline=False, tickformat=",", rangemode="tozero"),
         },
         height_px=_HEIGHT_PX,
         wide=False,
     )
+
+
+def _whole_ticks(count: int) -> dict[str, object]:
+    """Return ticks at whole numbers: of few, Plotly would set some between them."""
+    return {"tickformat": ",d"} | ({"dtick": 1} if count <= _FEW_PATHS else {})
 
 
 def roles_figure(view: TreeView) -> Figure:

@@ -8,16 +8,16 @@ from typing import Any, Final
 
 from ... import __version__
 from ...pages import figure_html, offline_page
-from .drops import context_drops
 from .facts import call_rows
 from .figures import leaves_figure, roles_figure
-from .text import span_words
+from .text import counted, span_words
 from .theme import palette
 from .token_text import TokenText, printable
 from .tree_figure import tree_figure
 from .view import TreeView
 
 _OPEN_ROWS: Final = 40  # calls that a page shows without being asked
+_MOST_ROWS: Final = 500  # of a table; more would make pages that no browser likes
 _FOOTER: Final = (
     f"Made by gyre {escape(__version__)}. Drag to zoom, double-click to zoom out, click a legend's name to hide it, "
     "point at a bar to see what it is."
@@ -46,8 +46,8 @@ def _facts(view: TreeView) -> Iterable[str]:
     tree = view.tree
     if tree.harness:
         yield printable(tree.harness, 60)
-    yield f"{len(tree.calls):,} calls"
-    yield f"{len(tree.node_parent):,} segments"
+    yield counted(len(tree.calls), "call", "calls")
+    yield counted(len(tree.node_parent), "segment", "segments")
     span = view.version_range(0, len(tree.node_parent) - 1) if len(tree.node_parent) else None
     if span:
         yield span_words(span)
@@ -98,7 +98,7 @@ def _tables(view: TreeView) -> Iterable[str]:
             f"{printable(calls.call_id[drop.earlier], 40)} → {printable(calls.call_id[drop.later], 40)}",
             *(f"{count:,}" for count in (drop.shared, drop.dropped, drop.carried, drop.added)),
         )
-        for drop in context_drops(tree)
+        for drop in view.drops
     ]
     heads = ("", "from → to", "kept as prefix", "dropped", "carried over", "in their place")
     yield _table("Where context was left behind", heads, drops)
@@ -141,12 +141,14 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -
         "<tr>"
         + "".join(f"<td{kind}>{escape(printable(str(cell)))}</td>" for kind, cell in zip(side, row, strict=True))
         + "</tr>"
-        for row in rows
+        for row in rows[:_MOST_ROWS]
     )
+    cut = f"<p>The first {_MOST_ROWS:,} of {len(rows):,}; gyre samples inspect --json lists all.</p>"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     state = " open" if len(rows) <= _OPEN_ROWS else ""
     return (
-        f"<details{state}><summary>{escape(title)} ({len(rows):,})</summary>"
-        f'<div class="table dense"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>'
+        f"<details{state}><summary>{escape(title)} ({len(rows):,})</summary>{cut if len(rows) > _MOST_ROWS else ''}"
+        f'<div class="table dense whole">{table}</div></details>'
     )
 
 

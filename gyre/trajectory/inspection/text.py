@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ...role import Role
 from ..call import Finish
-from .drops import Drop, DropKind, context_drops
+from .drops import Drop, DropKind
 from .outline import Outline, Run
 from .token_text import TokenText, printable
 from .view import ROLES, TreeView
@@ -26,6 +26,10 @@ ROLE_STYLES: Final = {
 }
 _FINISHES: Final = tuple(Finish)
 _SELECTED: Final = "bold black on bright_white"
+MOST_RUNS: Final = 200  # lines that are shown unless all are asked for
+MOST_DROPS: Final = 40
+MOST_REFUSED: Final = 100
+_ALL: Final = 1 << 62
 _ID: Final = 28  # characters of an id that are shown
 
 
@@ -34,24 +38,39 @@ def inspection_text(
 ) -> RenderableType:
     """Return the tree as something that rich prints: facts, one line a run of turns, and the refused calls.
 
-    `every_node` gives each node a line of its own; `depth` is how many indentations of branches to show. With
-    `token_text` each line ends with what its tokens say.
+    `every_node` gives each node a line of its own, without it no more is shown than can be read; `depth` is how many
+    indentations of branches to show. With `token_text` each line ends with what its tokens say.
     """
-    drops = context_drops(view.tree)
-    ended: dict[int, list[Drop]] = {}
-    for drop in drops:
-        ended.setdefault(int(view.tree.calls.output_node[drop.earlier]), []).append(drop)
-    lines = [Text.assemble(*head, overflow="fold") for head in _head(view, drops)]
-    outline = Outline(view, every_node, depth)
-    for run in outline.runs():
-        lines.append(_line(view, outline, run, token_text))
-        beside = [node for twig in run.twigs for node in range(twig, int(view.tree.node_end[twig]))]
-        for node in (*run.nodes, *beside):
-            lines += [_drop_line(view, run, drop) for drop in ended.get(node, ()) if every_node or drop.large]
+    lines = [Text.assemble(*head, overflow="fold") for head in _head(view, view.drops)]
+    lines += _outline_lines(view, Outline(view, every_node, depth), token_text)
     parts: list[RenderableType] = [*lines, Text(), _key(view)]
     if view.tree.refused:
-        parts += [Text(), refused_table(view)]
+        parts += [Text(), refused_table(view, len(view.tree.refused) if every_node else MOST_REFUSED)]
     return Group(*parts)
+
+
+def _outline_lines(view: TreeView, outline: Outline, token_text: TokenText | None) -> Iterator[Text]:
+    """Yield a line a run and a line a drop of context, and at last how many were left out."""
+    ended: dict[int, list[Drop]] = {}
+    for drop in view.drops:
+        if outline.every_node or drop.large:
+            ended.setdefault(int(view.tree.calls.output_node[drop.earlier]), []).append(drop)
+    most_runs, most_drops = (_ALL, _ALL) if outline.every_node else (MOST_RUNS, MOST_DROPS)
+    runs = shown = 0
+    for run in outline.runs():
+        runs += 1
+        if runs > most_runs:
+            continue
+        yield _line(view, outline, run, token_text)
+        beside = [node for twig in run.twigs for node in range(twig, int(view.tree.node_end[twig]))]
+        drops = [drop for node in (*run.nodes, *beside) for drop in ended.get(node, ())][: most_drops - shown]
+        shown += len(drops)
+        yield from (_drop_line(view, run, drop) for drop in drops)
+    more = [counted(runs - most_runs, "more branch", "more branches")] if runs > most_runs else []
+    if (left := sum(map(len, ended.values())) - shown) > 0:
+        more.append(counted(left, "more drop of context", "more drops of context"))
+    if more:
+        yield Text(f"… and {' and '.join(more)}; --all shows them", "dim italic")
 
 
 def _head(view: TreeView, drops: list[Drop]) -> Iterator[list[str | tuple[str, str]]]:
@@ -64,9 +83,11 @@ def _head(view: TreeView, drops: list[Drop]) -> Iterator[list[str | tuple[str, s
     trained = f", {int(view.trained.sum()):,} trained" if view.rows is not None else ""
     paths = f", {len(view.rows.leaf)} selected" if view.rows is not None else ""
     refused = f" ({len(tree.refused)} more refused)" if tree.refused else ""
+    unique = counted(tree.unique_tokens, "unique token", "unique tokens")
+    leaves = counted(len(tree.leaf_node), "leaf", "leaves")
     yield [
-        f"{len(tree.calls):,} calls{refused}, {tree.unique_tokens:,} unique tokens, {tree.sampled_tokens:,} sampled"
-        f"{trained}; {len(tree.leaf_node):,} leaves{paths}"
+        f"{counted(len(tree.calls), 'call', 'calls')}{refused}, {unique}, {tree.sampled_tokens:,} sampled{trained}; "
+        f"{leaves}{paths}"
     ]
     kinds = Counter(drop.kind for drop in drops)
     found = [f"{kinds[kind]} × {kind.value}" for kind in DropKind if kinds[kind]]
@@ -98,7 +119,7 @@ def _line(view: TreeView, outline: Outline, run: Run, token_text: TokenText | No
     line.append(", ".join(_counts(view, nodes)))
     line.append(_calls(view, nodes, with_reason=outline.every_node), "dim")
     if run.twigs:
-        branches = _counted(len(run.twigs), "short side branch", "short side branches")
+        branches = counted(len(run.twigs), "short side branch", "short side branches")
         line.append(f"  + {branches}, {sum(map(outline.weight, run.twigs)):,} tokens", "dim italic")
     if run.folded:
         line.append(f"  … {run.folded:,} segments in branches from here", "dim italic")
@@ -160,7 +181,8 @@ def short_id(text: str) -> str:
     return printable(text, _ID)
 
 
-def _counted(count: int, one: str, several: str) -> str:
+def counted(count: int, one: str, several: str) -> str:
+    """Return a number with its noun."""
     return f"{count:,} {one if count == 1 else several}"
 
 
@@ -195,12 +217,15 @@ def _key(view: TreeView) -> Text:
     return key
 
 
-def refused_table(view: TreeView) -> Table:
-    """Return the refused calls and why, as a table."""
-    table = Table(title=_counted(len(view.tree.refused), "refused call", "refused calls"), title_justify="left")
+def refused_table(view: TreeView, most: int) -> Table:
+    """Return the refused calls and why, as a table of at most `most` rows."""
+    left = len(view.tree.refused) - most
+    table = Table(title=counted(len(view.tree.refused), "refused call", "refused calls"), title_justify="left")
     for heading in ("call", "sequence", "reason", "why"):
         table.add_column(heading, justify="right" if heading == "sequence" else "left", overflow="fold")
-    for refusal in view.tree.refused:
+    if left > 0:
+        table.caption, table.caption_justify = f"… and {left:,} more; --all shows them", "left"
+    for refusal in view.tree.refused[:most]:
         table.add_row(
             Text(short_id(refusal.call_id)),
             str(refusal.sequence),

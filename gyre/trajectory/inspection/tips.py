@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from ..call import Finish
 from .drops import Drop
 from .strips import FATE_WORDS, Fate, Strips
@@ -12,20 +14,33 @@ from .token_text import TokenText, printable
 from .view import TreeView
 
 _FINISHES: Final = tuple(Finish)
+_MOST_IN_FULL: Final = 3_000  # strips: few pixels wide beyond, and a page should stay small
 
 
 def strip_tips(view: TreeView, parts: Strips, token_text: TokenText) -> list[str]:
-    """Return a few lines for each strip."""
-    return [_strip_tip(view, parts, strip, token_text) for strip in range(len(parts.node))]
+    """Return a few lines for each strip; of very many, only the longest have more than one."""
+    in_full = set(np.argsort(-parts.length, kind="stable")[:_MOST_IN_FULL].tolist())
+    return [
+        _strip_tip(view, parts, strip, token_text) if strip in in_full else _first_line(view, parts, strip)
+        for strip in range(len(parts.node))
+    ]
+
+
+def _first_line(view: TreeView, parts: Strips, strip: int) -> str:
+    node, fate, begins = int(parts.node[strip]), Fate(int(parts.fate[strip])), int(parts.begins_at[strip])
+    length = int(parts.length[strip])
+    words = f"{view.role_word(int(view.node_role[node]))} · {FATE_WORDS[fate]}"
+    return f"{words} · {_tokens(length)}, {begins:,} – {begins + length:,} of the path"
+
+
+def _tokens(count: int) -> str:
+    return f"{count:,} token{'s' * (count != 1)}"
 
 
 def _strip_tip(view: TreeView, parts: Strips, strip: int, token_text: TokenText) -> str:
     tree, node, fate = view.tree, int(parts.node[strip]), Fate(int(parts.fate[strip]))
-    first, length, begins = int(parts.first[strip]), int(parts.length[strip]), int(parts.begins_at[strip])
-    lines = [
-        f"{view.role_word(int(view.node_role[node]))} · {FATE_WORDS[fate]} · {length:,} tokens, "
-        f"{begins:,} – {begins + length:,} of the path"
-    ]
+    first, length = int(parts.first[strip]), int(parts.length[strip])
+    lines = [_first_line(view, parts, strip)]
     call = int(view.node_call[node])
     if call >= 0:
         lines.append(("sampled by " if fate is not Fate.CONTEXT else "first read by ") + call_words(view, call))

@@ -11,7 +11,7 @@ import numpy as np
 from ...arrays import Int64Array
 from ...pages import Figure, Trace, axis, packed
 from ...role import Role
-from .drops import Drop, context_drops
+from .drops import Drop
 from .lanes import Lanes, lanes
 from .strips import FATE_WORDS, Fate, Strips, strips
 from .theme import middle_colour, pale_colour, role_colour
@@ -21,6 +21,7 @@ from .view import ROLES, TreeView
 
 _BAR: Final = 0.66  # of a lane's height
 _ROOM: Final = 0.028  # of the drawing's width, behind a selected path: for its number
+_MOST_DROPS: Final = 500  # drops that are drawn
 _MOST_LEAPS: Final = 25  # drops; of more the lines would cover the bars
 _MOST_WITH_ROOM: Final = 40  # selected paths
 _BESIDE: Final = 0.011  # of the drawing's width, from a path's end to its number
@@ -34,14 +35,15 @@ def tree_figure(view: TreeView, token_text: TokenText) -> Figure:
     width = int((tree.node_depth + view.node_tokens).max(initial=1))
     placed, parts = lanes(tree, _room(view, width)), strips(view)
     lane_px = min(30.0, max(7.0, 900.0 / max(1, placed.count)))
-    drops = [drop for drop in context_drops(tree) if drop.large]
+    large = [drop for drop in view.drops if drop.large]
+    drops = sorted(large, key=lambda drop: -drop.dropped)[:_MOST_DROPS]
     leaps, diamonds = _drop_marks(view, placed, drops, width)
     bars = _bars(view, placed, parts, token_text)
     data = [_connectors(view, placed), *leaps, *bars, *diamonds, *_selection(view, placed, parts, width)]
     return Figure(
         key="tree",
         title="The tree of calls",
-        reading=_reading(view, len(drops)),
+        reading=_reading(view, len(drops), len(large)),
         data=data,
         layout=_layout(view, placed, width, lane_px),
         height_px=int(placed.count * lane_px + 70),
@@ -55,7 +57,7 @@ def _room(view: TreeView, width: int) -> Int64Array:
     return np.where(numbered & few, int(_ROOM * width), 0)
 
 
-def _reading(view: TreeView, drops: int) -> str:
+def _reading(view: TreeView, drops: int, of: int) -> str:
     lines = ["Each bar is a branch; calls that share a prefix share its bar."]
     if view.rows is not None:
         lines.append("Full colour is trained, hatched was sampled and is not trained, pale is context.")
@@ -64,7 +66,8 @@ def _reading(view: TreeView, drops: int) -> str:
         lines.append("Hatched was sampled by the policy, pale is context.")
     if drops:
         leads = "; the dotted line leads to where it went on." if drops <= _MOST_LEAPS else "."
-        lines.append("At a diamond the context was cut or rewritten" + leads)
+        largest = f" (shown are the {drops:,} largest of {of:,})" if drops < of else ""
+        lines.append(f"At a diamond the context was cut or rewritten{largest}{leads}")
     return " ".join(lines)
 
 

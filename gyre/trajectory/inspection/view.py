@@ -11,6 +11,7 @@ from ...arrays import BoolArray, FloatArray, Int8Array, Int32Array, Int64Array
 from ...role import Role
 from ..samples import PathRows
 from ..tree import Tree
+from .drops import Drop, context_drops
 
 ROLES = tuple(Role)
 
@@ -21,6 +22,11 @@ class TreeView:
 
     tree: Tree
     rows: PathRows | None = None
+
+    @cached_property
+    def drops(self) -> list[Drop]:
+        """Where context was left behind; see `context_drops`."""
+        return context_drops(self.tree)
 
     @cached_property
     def trained(self) -> BoolArray:

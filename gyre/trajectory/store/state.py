@@ -106,6 +106,7 @@ class Change:
     parts: list[Part]  # by number
     number: int  # of the next file
     changed: dict[str, None] = field(default_factory=dict)  # executions with another entry than before
+    state: State | None = None  # the new one, once it is in force
 
     def put(self, entries: Iterable[Entry]) -> None:
         """Set entries of executions; one that is there keeps its place in the order."""
@@ -146,21 +147,22 @@ class Change:
             self.catalogues = []
             self.changed = dict.fromkeys(self.entries)
 
-    def commit(self) -> State:
-        """Make this the store's state, in one instant, and return it.
+    def commit(self) -> Manifest:
+        """Make this the store's state, in one instant, and return its manifest.
 
         Raises:
             InputError: the system refuses.
         """
         self._write_catalogue()
         used = {entry.part for entry in self.entries.values()}
-        manifest = Manifest(
+        manifest = Manifest.model_construct(  # of models that are checked already: thousands of parts, at each change
             next_number=self.number,
             catalogues=tuple(catalogue.file for catalogue in self.catalogues),
             parts=tuple(part for part in self.parts if part.number in used),
         )
         manifest.write(self.folder)
-        return State(self.folder, manifest, tuple(self.catalogues), self.entries, _stamp(self.folder))
+        self.state = State(self.folder, manifest, tuple(self.catalogues), self.entries, _stamp(self.folder))
+        return manifest
 
     def _write_catalogue(self) -> None:
         """Write the changed entries, together with those of the last catalogues as long as these are not far larger.
@@ -192,13 +194,15 @@ def changing(base: State) -> Iterator[Change]:
     change = Change(folder, dict(base.entries), list(base.catalogues), list(manifest.parts), manifest.next_number)
     try:
         yield change
-        state = change.commit()
+        committed = change.commit()
     except BaseException:
         with suppress(InputError):
             remove(orphans(folder, Manifest.read(folder)))
         raise
-    now = {file.name for file in state.manifest.files()}
-    remove(folder / file.name for file in manifest.files() if file.name not in now)
+    numbers = {part.number for part in committed.parts}
+    dropped = [file for part in manifest.parts if part.number not in numbers for file in (part.nodes, part.calls)]
+    dropped += [file for file in manifest.catalogues if file not in committed.catalogues]
+    remove(folder / file.name for file in dropped)
 
 
 @contextmanager
@@ -214,7 +218,7 @@ def replacing(folder: Path) -> Iterator[Change]:
     change = Change(folder, {}, [], [], first)
     try:
         yield change
-        manifest = change.commit().manifest
+        manifest = change.commit()
     except BaseException:
         remove(path for path in orphans(folder, _readable(folder)) if number_of(path) >= first)
         raise

@@ -15,6 +15,7 @@ import polars as pl
 from ...atomic import disk_errors
 from ...errors import InputError
 from ...folder_lock import LOCK_NAME, FolderLock
+from ..record_fields import checked_execution
 from .catalogue import Entry, catalogue_frame
 from .checked_file import MissingFileError
 from .manifest import MANIFEST, Part, is_left_by_create, orphans, require_own
@@ -172,7 +173,7 @@ class TrajectoryStore:
                 if execution not in change.entries:
                     raise InputError(f"{self.path}: no execution {execution!r} to score; append it first")
                 entry = change.entries[execution]
-                record = dataclasses.replace(entry.record, score=score)
+                record = checked_execution(dataclasses.replace(entry.record, score=score))
                 change.put([dataclasses.replace(entry, record=record)])
 
     def merge(self, others: Iterable[TrajectoryStore], *, replace: bool = False) -> None:
@@ -245,8 +246,10 @@ class TrajectoryStore:
 
     @contextmanager
     def _changing(self) -> Iterator[Change]:
-        with self.writing(), changing(self._current()) as change:
-            yield change
+        with self.writing():
+            with changing(self._current()) as change:
+                yield change
+            self._state = change.state or self._state
 
     def _items(self, part: Part, entries: Sequence[Entry]) -> Iterator[Item]:
         return map(PartTables.read(self.path, part).item, entries)
@@ -260,7 +263,7 @@ def _checked(path: Path, items: Iterable[Item], known: set[str]) -> Iterator[Ite
         if record.execution in known:
             raise InputError(f"{path}: execution {record.execution!r} is there already; use replace=True")
         known.add(record.execution)
-        yield record, tree
+        yield checked_execution(record), tree
 
 
 def _is_sparse(part: Part, entries: Sequence[Entry]) -> bool:
