@@ -20,6 +20,10 @@ from .pool import EnginePool
 _log = logging.getLogger(__name__)
 
 
+class EnginesFailingError(Exception):
+    """Engine after engine was lost on a request. It may be at fault or they; tried again later, it may well pass."""
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """A reply that goes on elsewhere, or on the same engine once that is back."""
@@ -68,8 +72,8 @@ async def generate(
     move: a grammar cannot go on in the middle.
 
     Raises:
-        RequestRefusedError: an engine refuses the request; or it fits no context; or engine after engine was lost on it
-            (only this can come after chunks).
+        RequestRefusedError: an engine refuses the request; or it fits no context.
+        EnginesFailingError: engine after engine was lost on it; this alone can come after chunks.
     """
     attempts = _Attempts(pool, execution, generation, on_move, on_place, persistence, transfer)
     replies = attempts.held() if generation.sampling.constraint else attempts.streamed(decode)
@@ -175,7 +179,7 @@ class _Attempts:
             return
         self._fatal += 1
         if self._fatal >= self._persistence.fatal_losses:
-            raise RequestRefusedError(
+            raise EnginesFailingError(
                 f"{self._fatal} engines in a row were lost on this request without a token; the last: {error}"
             ) from error
 

@@ -19,6 +19,7 @@ from .sglang_stream import EventLines, ReplyReader
 
 _log = logging.getLogger(__name__)
 _VERSION: Final = re.compile(r"[vV]?(\d+)")
+_MOST_VERSION: Final = (1 << 31) - 1  # int32
 _REFUSALS: Final = (400, 401, 403, 404, 405, 413, 422)
 _BUSY: Final = (429, 502, 503, 504)
 
@@ -28,7 +29,7 @@ class Patience:
     """How long to wait for an engine, in seconds. A reply as a whole may take for ever."""
 
     connect_s: float = 5.0
-    silence_s: float = 60.0  # without a byte before the engine is asked whether it lives
+    silence_s: float = 60.0  # the most without a byte before the engine is asked whether it lives
     probe_s: float = 30.0  # for the answer to that: long enough for a prefill or an update of weights in between
     health_s: float = 10.0
 
@@ -53,6 +54,7 @@ class SGLangEngine:
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
         self._aborts: set[asyncio.Task[None]] = set()
+        self._probe: asyncio.Task[bool] | None = None
         self._unnumbered: set[str] = set()
         self._told_cumulative = False
 
@@ -60,7 +62,7 @@ class SGLangEngine:
         """See `Engine.generate`."""
         # SGLang aborts every request whose id begins with the one that it is given; the end mark keeps them apart.
         rid = f"{generation.request_id};"
-        reader = ReplyReader(self._version_number)
+        reader = ReplyReader(self._version_number, generation.sampling.max_new_tokens)
         running = True
         try:
             async with aclosing(self._events(_body(generation, rid))) as events:
@@ -106,6 +108,8 @@ class SGLangEngine:
 
     async def close(self) -> None:
         """See `Engine.close`."""
+        if self._probe is not None:
+            self._probe.cancel()
         if self._aborts:
             await asyncio.wait(self._aborts, timeout=self._patience.connect_s)
         await self._session.close()
@@ -120,29 +124,40 @@ class SGLangEngine:
             raise EngineUnreachableError(f"{self.name} cannot be reached: {error}") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise EngineLostError(f"{self.name} was lost before it answered: {error!r}") from error
+        watch = asyncio.create_task(self._watch(response.content))
         try:
             if response.status != 200:
                 raise await self._refusal(response)
             events = EventLines()
-            while data := await self._data(response):
+            while data := await response.content.readany():
                 for payload in events.feed(data):
                     if payload != b"[DONE]":
                         yield payload
         except (aiohttp.ClientError, OSError) as error:
             raise EngineLostError(f"{self.name} was lost: {error!r}") from error
         finally:
+            watch.cancel()
             response.close()
 
-    async def _data(self, response: aiohttp.ClientResponse) -> bytes:
-        """Read what there is. A paused engine may be silent for as long as it likes, a dead one may not."""
+    async def _watch(self, content: aiohttp.StreamReader) -> None:
+        """Break a reply off that stays silent. A paused engine may do so for as long as it likes, a dead one may not.
+
+        It looks twice in `silence_s`, beside the reading: a timeout around each read costs more than the reading.
+        """
+        heard = -1
         while True:
-            try:
-                async with asyncio.timeout(self._patience.silence_s):
-                    return await response.content.readany()
-            except TimeoutError as error:
-                # Not /health, which a paused server fails: this asks its scheduler for an answer, and no token.
-                if not await self._answers("/server_info", self._patience.probe_s):
-                    raise EngineLostError(f"{self.name} was silent, and does not answer") from error
+            if content.total_bytes == heard and not await self._lives() and content.total_bytes == heard:
+                content.set_exception(EngineLostError(f"{self.name} was silent, and does not answer"))
+                return
+            heard = content.total_bytes
+            await asyncio.sleep(self._patience.silence_s / 2)
+
+    async def _lives(self) -> bool:
+        """Ask the engine, once for all replies that are silent."""
+        if self._probe is None or self._probe.done():
+            # Not /health, which a paused server fails: this asks its scheduler for an answer, and no token.
+            self._probe = asyncio.create_task(self._answers("/server_info", self._patience.probe_s))
+        return await asyncio.shield(self._probe)
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> Exception:
         text = (await response.text(errors="replace"))[:2000]
@@ -188,7 +203,10 @@ class SGLangEngine:
     def _version_number(self, said: object) -> int:
         name = str(said)
         if match := _VERSION.fullmatch(name):
-            return int(match[1])
+            number = int(match[1])
+            if number > _MOST_VERSION:
+                raise ValueError("a version beyond int32")
+            return number
         if name not in self._unnumbered:
             self._unnumbered.add(name)
             _log.warning("%s calls its weights %r, which is no number: recorded as version -1", self.name, name)

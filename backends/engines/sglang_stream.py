@@ -15,6 +15,10 @@ _LOGPROBS: Final = b'"output_token_logprobs":['
 _META: Final = b'"meta_info":'
 _SMALL_BYTES: Final = 8192  # so much is parsed whole
 _FINISHES: Final = {"stop": Finish.STOP, "length": Finish.LENGTH, "abort": Finish.ABORT}
+_TOKEN_IDS: Final = range(1 << 31)  # int32
+_ROUNDING: Final = 1e-4  # by so much a log-prob may seem above 0
+_LEAST_LOGPROB: Final = -3.4e38  # float32
+_UNREADABLE: Final = (ValueError, LookupError, TypeError, AttributeError, OverflowError)
 
 
 class EventLines:
@@ -47,8 +51,10 @@ class ReplyReader:
     early.
     """
 
-    def __init__(self, number: Callable[[object], int]) -> None:
+    def __init__(self, number: Callable[[object], int], most: int | None = None) -> None:
+        """Read a reply of at most `most` tokens. `number` makes a version of a name, or raises a ValueError."""
         self._number = number
+        self._most = most
         self._said: list[int] = []  # version by token, as chunks said
         self._list_at = 0  # where the list of log-probs began in the last long payload
         self._list_bytes = 0  # length of the entries of all tokens so far, there
@@ -63,8 +69,10 @@ class ReplyReader:
         try:
             meta, entries = self._new_end(payload) or self._whole(payload)
             return self._chunk(meta, entries)
-        except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, ValueError) as error:
-            raise EngineLostError(f"the engine sent what cannot be read ({error!r}): {payload[:200]!r}") from error
+        except _UNREADABLE as error:
+            # Neither the payload nor the error's own words: they may hold what was sampled.
+            what = f"{type(error).__name__} in an event of {len(payload)} bytes"
+            raise EngineLostError(f"the engine sent what cannot be read: {what}") from None
 
     def _whole(self, payload: bytes) -> tuple[dict[str, Any], list[Any]]:
         event = orjson.loads(payload)
@@ -100,31 +108,44 @@ class ReplyReader:
         return meta, entries
 
     def _chunk(self, meta: dict[str, Any], entries: list[Any]) -> Chunk:
-        before, total = len(self._said), int(meta["completion_tokens"])
-        if len(entries) < total - before:
-            raise EngineLostError(f"the engine sent {len(entries)} log-probs for {total - before} new tokens")
+        before, total = len(self._said), meta["completion_tokens"]
+        self._check_count(before, total, len(entries))
         new = entries[len(entries) - (total - before) :] if total > before else []
+        finish = _finish(meta.get("finish_reason"))
         spans = meta.get("weight_versions")
         # The spans come with the last event; until then there is only the server's version of the moment.
         spread = self._spread(spans, total) if spans else []
         versions = spread[before:] if spans else [self._number(meta.get("weight_version"))] * len(new)
-        exact = tuple(spread) if spans and spread[:before] != self._said else None
-        self._said += versions
-        finish = _finish(meta.get("finish_reason"))
-        return Chunk(
-            token_ids=tuple(int(entry[1]) for entry in new),
-            logprobs=tuple(float(entry[0]) for entry in new),
+        chunk = Chunk(
+            token_ids=tuple([_token_id(entry[1]) for entry in new]),
+            logprobs=tuple([_logprob(entry[0]) for entry in new]),
             versions=tuple(versions),
             finish=finish,
             cached_tokens=int(meta.get("cached_tokens") or 0) if finish is not None else 0,
-            exact_versions=exact,
+            exact_versions=tuple(spread) if spans and spread[:before] != self._said else None,
         )
+        self._said += versions
+        return chunk
+
+    def _check_count(self, before: int, total: object, entries: int) -> None:
+        if type(total) is not int or total < before:
+            raise EngineLostError(f"the engine counts {_shown(total)} tokens after {before}")
+        if self._most is not None and total > self._most:
+            raise EngineLostError(f"the engine sent {total} tokens of at most {self._most}")
+        # What is new, or all; with no new token (an abort) SGLang may repeat the last.
+        if entries < total - before or (total > before and entries not in (total - before, total)):
+            raise EngineLostError(f"the engine sent {entries} log-probs for {total - before} new tokens")
 
     def _spread(self, spans: list[dict[str, Any]], total: int) -> list[int]:
         versions: list[int] = []
         for span in spans:
-            versions += [self._number(span["version"])] * (min(int(span["end"]), total) - len(versions))
-        return versions + versions[-1:] * (total - len(versions))
+            start, end = span["start"], span["end"]
+            if not len(versions) == min(start, total) <= end:
+                raise EngineLostError(f"the engine's versions do not follow one another at token {len(versions)}")
+            versions += [self._number(span["version"])] * (min(end, total) - len(versions))
+        if len(versions) < total:
+            raise EngineLostError(f"the engine gives versions of {len(versions)} tokens of {total}")
+        return versions
 
     def _failure(self, error: Any) -> Exception:
         code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, error)
@@ -134,4 +155,26 @@ class ReplyReader:
 
 
 def _finish(reason: dict[str, Any] | None) -> Finish | None:
-    return None if reason is None else _FINISHES.get(reason["type"], Finish.ERROR)
+    if reason is None:
+        return None
+    finish = _FINISHES.get(reason["type"])
+    if finish is None:
+        raise EngineLostError(f"the engine ends the reply in an unknown way: {_shown(reason['type'])}")
+    return finish
+
+
+def _token_id(value: object) -> int:
+    if type(value) is not int or value not in _TOKEN_IDS:
+        raise EngineLostError(f"the engine sent {_shown(value)} as a token id")
+    return value
+
+
+def _logprob(value: object) -> float:
+    if type(value) not in (float, int) or not _LEAST_LOGPROB <= (logprob := float(value)) <= _ROUNDING:  # type: ignore[arg-type]
+        raise EngineLostError(f"the engine sent {_shown(value)} as a log-prob")
+    return min(logprob, 0.0)
+
+
+def _shown(value: object) -> str:
+    """Return a number as it is, of anything else the kind: it may be text that was sampled."""
+    return str(value) if isinstance(value, int | float) else type(value).__name__

@@ -15,13 +15,16 @@ from starlette.routing import Route
 from gyre.errors import InputError
 from gyre.workload.schema import Outcome
 
+from .executions import KEY, NAME
 from .http_messages import key_of
 from .limits import Limits
+from .recorder import LogUnwritableError
 
 if TYPE_CHECKING:
     from .proxy import Proxy
 
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_MOST_CHARACTERS: Final = 1000
 
 
 class _Limits(BaseModel):
@@ -35,11 +38,11 @@ class _Limits(BaseModel):
 class _Opening(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    id: str | None = None
-    key: str | None = Field(None, min_length=1)
-    group: str = ""
-    harness: str = ""
-    task: str = ""
+    id: str | None = Field(None, pattern=NAME)
+    key: str | None = Field(None, pattern=KEY)
+    group: str = Field("", max_length=_MOST_CHARACTERS)
+    harness: str = Field("", max_length=_MOST_CHARACTERS)
+    task: str = Field("", max_length=_MOST_CHARACTERS)
     limits: _Limits | None = None
 
 
@@ -83,6 +86,8 @@ class _Guard:
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
                 return JSONResponse({"error": f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}"}, 400)
+            except LogUnwritableError as error:
+                return JSONResponse({"error": str(error)}, 507)
             except InputError as error:
                 return JSONResponse({"error": str(error)}, 409)
             return answer

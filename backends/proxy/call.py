@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from gyre.role import Role
+
 from .audience import Audience
 from .call_state import CallState, moved
 from .conversation import Request
 from .execution import Execution
 from .labels import CallLabels
 from .reply import End, Failure
+from .share import Share
 from .transcript import Transcript
 
 DIGEST_LENGTH: Final = 16  # hexadecimal digits
@@ -25,6 +28,7 @@ class StopReason(StrEnum):
 
     CLIENT_GONE = "client_gone"
     TIME_LIMIT = "time_limit"
+    TOKEN_LIMIT = "token_limit"
     EXECUTION_ENDED = "execution_ended"
     SHUTDOWN = "shutdown"
 
@@ -57,6 +61,11 @@ class Call:
     stopped: StopReason | None = None
     stopper: Callable[[], object] | None = None  # breaks off the generation, while there is one
     audience: Audience = field(default_factory=Audience)
+    share: Share = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take a step of the execution's, unless it is a side call."""
+        self.share = Share(self.execution, int(self.labels.role is not Role.SIDE))
 
     def move(self, to: CallState) -> None:
         """Go on to another state.

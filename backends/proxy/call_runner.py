@@ -8,17 +8,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Final
 
-from gyre.errors import InputError
 from gyre.trajectory.call import Finish
 
 from ..engines.engine import Generation, RequestRefusedError, Sampling
-from ..engines.generating import Move
+from ..engines.generating import EnginesFailingError, Move
 from .call import Call, StopReason
 from .call_state import CallState
 from .conversations import Conversations
+from .counts import surely_too_long
 from .engines import Engines
 from .metrics import Metrics
-from .recorder import Recorder
+from .recorder import LogUnwritableError, Recorder
 from .reply import Delta, End, Failure, Usage
 from .sampled import Sampled
 from .settings import ProxySettings
@@ -26,12 +26,20 @@ from .tokens import Prompt, Renderer, ReplyParser
 from .wire import BadRequestError
 
 _log = logging.getLogger(__name__)
+LOG_FAILS: Final = Failure("overloaded", "the call log cannot be written; try again later", retry_after_s=20.0)
 _BROKEN: Final = Failure("internal", "the reply could not be made; try again")
+_FAILING: Final = Failure("overloaded", "engine after engine failed on this request; try again later")
 _STOPPED: Final = {
     StopReason.CLIENT_GONE: Failure("internal", "nobody waited for the reply"),
     StopReason.EXECUTION_ENDED: Failure("ended", "the execution has ended; stop here"),
     StopReason.SHUTDOWN: Failure("overloaded", "the proxy is going down; try again"),
 }
+
+
+def calls_take(limit: str, retry_after_s: float) -> Failure:
+    """Return what a client is told whose call would pass a limit, if those that run end as they may."""
+    what = f"calls that run may reach {limit}; wait for one to end, then try again"
+    return Failure("rate_limited", what, retry_after_s=retry_after_s)
 
 
 class _RefusedError(Exception):
@@ -62,6 +70,11 @@ class CallRunner:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
 
+    @property
+    def unrecordable(self) -> bool:
+        """Whether the log could not be written just now."""
+        return self._recorder.failing
+
     async def run(self, call: Call, recall: Callable[[Call], Awaitable[bool]]) -> None:
         """Take the call to its end, unless `recall` knows its reply.
 
@@ -87,7 +100,7 @@ class CallRunner:
             call.transcript.fail(failure)
         else:
             call.fail(failure)
-            _log.warning("a call failed: %s", failure.message, extra={**_told(call), "kind": failure.kind})
+            _log.warning("a call failed", extra={**_told(call), "kind": failure.kind})  # its words may hold a body's
 
 
 class _Run:
@@ -127,6 +140,10 @@ class _Run:
 
     async def _rendered(self) -> Prompt:
         call, metrics = self._call, self._by._metrics
+        context = self._by._engines.context_tokens()
+        if context is not None and (tokens := surely_too_long(call.request, context)) is not None:
+            what = f"the prompt has more than {tokens} tokens, the model takes {context - 1}"
+            raise _RefusedError(Failure("too_long", what, prompt_tokens=tokens, max_prompt_tokens=context - 1))
         try:
             prompt = await self._by._conversations.prompt(call.execution.id, call.request)
         except BadRequestError as error:
@@ -146,8 +163,11 @@ class _Run:
         if context is not None and tokens >= context:
             what = f"the prompt has {tokens} tokens, the model takes {context - 1}"
             raise _RefusedError(Failure("too_long", what, prompt_tokens=tokens, max_prompt_tokens=context - 1))
+        if limit := call.execution.tokens_taken(tokens):
+            raise _RefusedError(calls_take(limit, settings.bounds.retry_after_s))
         room = settings.sampling.max_new_tokens if context is None else context - tokens
         left = call.execution.tokens_left(tokens)
+        call.share.take(tokens)
         self._clipped = left is not None and left < min(room, settings.sampling.max_new_tokens)
         return self._by._renderer.sampling(call.request, settings.sampling, room if left is None else min(room, left))
 
@@ -167,6 +187,9 @@ class _Run:
                     self._by._metrics.first_token.observe(now_s - call.received_s)
                 take(chunk)
                 call.transcript.add(feed(chunk.token_ids), now_s)
+                if call.share.take(len(chunk.token_ids)) and chunk.finish is None:
+                    self._clipped = True
+                    call.stop(StopReason.TOKEN_LIMIT)
 
     def _placed(self, engine: str) -> None:
         if not self._sampled.token_ids:
@@ -181,7 +204,7 @@ class _Run:
         """The engines are done with it, one way or another."""
         call = self._call
         if generation.cancelled() or call.stopped is not None:
-            if call.stopped is not StopReason.TIME_LIMIT:
+            if call.stopped not in (StopReason.TIME_LIMIT, StopReason.TOKEN_LIMIT):
                 await self._given_up(prompt)
                 return
             call.execution.limit_met(self._by._loop.time())
@@ -191,6 +214,9 @@ class _Run:
         elif (error := generation.exception()) is not None:
             if isinstance(error, RequestRefusedError):
                 raise _RefusedError(Failure("invalid_request", f"the engine refuses the request: {error}")) from error
+            if isinstance(error, EnginesFailingError):
+                _log.warning("engines fail: %s", error, extra=_told(call))
+                raise _RefusedError(_FAILING) from error
             raise error
         finish = self._sampled.finish
         if finish in (None, Finish.ERROR, Finish.ABORT):
@@ -219,12 +245,13 @@ class _Run:
         record = self._sampled.record(call, prompt, finish, delivered=delivered, now_s=now_s)
         try:
             await by._recorder.append(record)
-        except InputError:
+        except LogUnwritableError as error:
             by._metrics.unrecorded.inc()
-            raise
+            raise _RefusedError(LOG_FAILS) from error
         by._metrics.record.observe(by._loop.time() - now_s)
         by._metrics.output_tokens.inc(len(record.output_ids))
         by._metrics.cached_tokens.inc(self._sampled.cached_tokens)
+        call.share.release()
         call.execution.use(len(record.input_ids) + len(record.output_ids), record.role, delivered=delivered)
         if self._clipped and finish is Finish.LENGTH:
             call.execution.limit_met(now_s)

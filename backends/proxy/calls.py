@@ -34,6 +34,11 @@ class Calls:
         """Calls that run."""
         return len(self._running)
 
+    @property
+    def unrecordable(self) -> bool:
+        """Whether replies could not be recorded just now."""
+        return self._runner.unrecordable
+
     def repeated(self, execution: Execution, digest: str) -> Call | None:
         """Return the call that a request with this digest repeats, running or just finished."""
         call = self._retries.find(execution.id, digest, self._loop.time())
@@ -56,6 +61,7 @@ class Calls:
         finally:
             del self._running[call]
             call.execution.running -= 1
+            call.share.release()
             self._metrics.calls.labels(call.state).inc()
             if call.state is CallState.RECORDED:
                 self._retries.finished(call, self._loop.time())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 from gyre.trajectory.call import CallRecord
 
@@ -16,6 +18,7 @@ from .reply import Delta, End
 from .tokens import History, Prompt, Renderer
 
 _T = TypeVar("_T")
+_TURN_S: Final = 0.01  # that an execution with many requests may keep a thread
 
 
 @dataclass(slots=True, eq=False)
@@ -23,6 +26,23 @@ class _Conversation:
     history: History
     remembered: RememberedCalls | None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # a history is for one at a time
+    waiting: list[tuple[Request, asyncio.Future[Prompt]]] = field(default_factory=list)
+    rendering: asyncio.Task[None] | None = None
+
+    def render(self, requests: Sequence[Request]) -> list[Prompt | Exception]:
+        """Return the prompts of the first of these requests, at least one, or why there is none."""
+        found: list[Prompt | Exception] = []
+        end_s = time.monotonic() + _TURN_S
+        for request in requests:
+            try:
+                if self.remembered is not None:
+                    self.remembered.recall(self.history, request)
+                found.append(self.history.prompt(request))
+            except Exception as error:  # each is for its own request
+                found.append(error)
+            if time.monotonic() >= end_s:
+                break
+        return found
 
 
 class Conversations:
@@ -50,14 +70,26 @@ class Conversations:
             BadRequestError: the chat template refuses the messages.
         """
         conversation = self._all[execution]
+        prompt: asyncio.Future[Prompt] = asyncio.get_running_loop().create_future()
+        conversation.waiting.append((request, prompt))
+        if conversation.rendering is None:
+            conversation.rendering = asyncio.create_task(self._render(conversation))
+        return await prompt
 
-        def render() -> Prompt:
-            if conversation.remembered is not None:
-                conversation.remembered.recall(conversation.history, request)
-            return conversation.history.prompt(request)
-
-        async with conversation.lock:
-            return await self._run(render)
+    async def _render(self, conversation: _Conversation) -> None:
+        """Serve all who wait. Going to a thread and back takes longer than a prompt: many go together."""
+        try:
+            while waiting := conversation.waiting:
+                requests = [request for request, _ in waiting]
+                async with conversation.lock:
+                    done = await self._run(partial(conversation.render, requests))
+                served, conversation.waiting = waiting[: len(done)], waiting[len(done) :]
+                for (_, prompt), result in zip(served, done, strict=True):
+                    _settle(prompt, result)
+        finally:
+            conversation.rendering = None
+            for _, prompt in conversation.waiting:  # only where the threads have gone
+                prompt.cancel()
 
     async def record(self, execution: str, prompt: Prompt, output_ids: Sequence[int], shown: Sequence[Delta]) -> None:
         """Keep a finished call's tokens for the requests that will repeat it."""
@@ -87,3 +119,12 @@ class Conversations:
     def close(self) -> None:
         """Let the threads go."""
         self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+def _settle(prompt: asyncio.Future[Prompt], result: Prompt | Exception) -> None:
+    if prompt.done():  # who asked has gone
+        return
+    if isinstance(result, Exception):
+        prompt.set_exception(result)
+    else:
+        prompt.set_result(result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -86,9 +86,10 @@ class Delivery:
             if sent < len(transcript.deltas):
                 new = transcript.deltas[sent:]
                 sent += len(new)
-                await self._put(b"".join(map(encoder.feed, new)))
-                if live:
-                    self._on_lag(self._sent_s - transcript.arrived_s)
+                if data := b"".join(map(encoder.feed, new)):  # some protocols wait for more: that is silence
+                    await self._put(data)
+                    if live:
+                        self._on_lag(self._sent_s - transcript.arrived_s)
             elif transcript.end is not None:
                 await self._send(part(encoder.end(transcript.end), last=True))
                 return
@@ -163,8 +164,10 @@ class Delivery:
         self._rouse()
 
 
-async def refuse(send: Send, wire: Wire, failure: Failure) -> None:
-    """Answer with an error in the protocol's own form."""
+async def refuse(
+    send: Send, wire: Wire, failure: Failure, *, status: int | None = None, more: Sequence[tuple[str, str]] = ()
+) -> None:
+    """Answer with an error in the protocol's own form; `status` where HTTP has a better one than the protocol."""
     wait_s = failure.retry_after_s
-    more = [] if wait_s is None else [("retry-after", str(math.ceil(wait_s)))]
-    await answer(send, wire.status(failure), wire.error(failure), more=more)
+    more = [*more, *([] if wait_s is None else [("retry-after", str(math.ceil(wait_s)))])]
+    await answer(send, status or wire.status(failure), wire.error(failure), more=more)

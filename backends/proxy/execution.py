@@ -31,7 +31,10 @@ class Execution:
     steps: int = 0
     tokens: int = 0
     running: int = 0  # calls
+    reserved_steps: int = 0  # by calls that run; see Share
+    reserved_tokens: int = 0
     next_sequence: int = 0
+    ended_s: float | None = None  # when it was told to end: it calls no more, and is open until that is recorded
     farewells: int = 0  # polite replies that told the harness to stop
     limit_reached: str = ""  # the first limit that it met
 
@@ -41,8 +44,8 @@ class Execution:
         return self.info.id
 
     def elapsed_s(self, now_s: float) -> float:
-        """Seconds since it was opened."""
-        return now_s - self.opened_s
+        """Seconds since it was opened, until it was told to end."""
+        return (now_s if self.ended_s is None else self.ended_s) - self.opened_s
 
     def limit_met(self, now_s: float) -> str:
         """Return which limit it has met, in words; "" where it may go on. What was met once stays met."""
@@ -68,7 +71,19 @@ class Execution:
     def tokens_left(self, input_tokens: int) -> int | None:
         """Return how many output tokens a call with such an input may have; None: as many as it likes."""
         limit = self.info.limits.tokens
-        return None if limit is None else max(1, limit - self.tokens - input_tokens)
+        return None if limit is None else max(1, limit - self.tokens - self.reserved_tokens - input_tokens)
+
+    def steps_taken(self) -> str:
+        """Return the limit of steps, in words, if calls that run may meet it; "" where another call may start."""
+        limit = self.info.limits.steps
+        taken = limit is not None and self.reserved_steps and self.steps + self.reserved_steps >= limit
+        return f"its limit of {limit} steps" if taken else ""
+
+    def tokens_taken(self, input_tokens: int = 0) -> str:
+        """Return the limit of tokens, in words, if such an input passes it by what calls that run have taken."""
+        limit = self.info.limits.tokens
+        used = self.tokens + self.reserved_tokens + input_tokens
+        return f"its limit of {limit} tokens" if limit is not None and self.reserved_tokens and used >= limit else ""
 
     def seconds_left(self, now_s: float) -> float | None:
         """Return how long a call may last; None: as long as it likes."""

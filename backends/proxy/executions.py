@@ -14,7 +14,8 @@ from .keys import KeyTable
 from .limits import BOUNDS, Bounds
 from .reply import Failure
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # it stands in URLs
+NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"  # it stands in URLs
+KEY: Final = r"^[!-~]+$"  # what every client can put into a header
 _REMEMBERED: Final = 10_000  # ended ones, to tell a late harness so
 _UNKNOWN: Final = Failure("unauthorized", "no execution has this key; give its own, as Bearer or x-api-key")
 
@@ -41,13 +42,16 @@ class Executions:
         """Let an execution call with `key`.
 
         Raises:
-            InputError: its name does not fit into a URL, it is open or has ended, another has the key, or too many are
-                open.
+            InputError: its name does not fit into a URL, its key into a header, it is open or has ended, another has
+                the key, or too many are open.
         """
-        if not _NAME.fullmatch(info.id):
+        if not re.fullmatch(NAME, info.id):
             what = "expected at most 128 letters, digits, dots, dashes and underscores, a letter or digit first"
             raise InputError(f"execution {info.id[:200]!r}: {what}")
-        if info.id in self._open or info.id in self._ended:
+        if not key or not re.fullmatch(KEY, key):
+            what = "must be printable ASCII without a space" if key else "must not be empty"
+            raise InputError(f"execution {info.id}: a key {what}; give another key")
+        if self.known(info.id):
             what = "is open already" if info.id in self._open else "has ended"
             raise InputError(f"execution {info.id}: {what}; give another name")
         if len(self._open) >= self._bounds.executions:
@@ -59,17 +63,23 @@ class Executions:
         execution = self._open[info.id] = opened(info, self._bounds, now_s)
         return execution
 
-    def end(self, execution: str) -> Execution:
-        """Let it call no more; its key goes on telling who it was.
+    def shut(self, execution: str, now_s: float) -> Execution:
+        """Let it call no more; it stays open until `end`, and may be shut again.
 
         Raises:
             InputError: it is not open.
         """
-        ended = self._open.pop(execution, None)
-        if ended is None:
-            raise InputError(f"execution {execution}: not open; the list of executions says which are")
+        shut = self._open.get(execution)
+        if shut is None:
+            raise InputError(f"execution {execution[:200]}: not open; the list of executions says which are")
+        if shut.ended_s is None:
+            shut.ended_s = now_s
+        return shut
+
+    def end(self, execution: str) -> None:
+        """Forget what an open one has used; its key goes on telling who it was."""
+        del self._open[execution]
         self.mark_ended(execution)
-        return ended
 
     def mark_ended(self, execution: str) -> None:
         """Remember that an execution of that name has ended."""
@@ -77,6 +87,10 @@ class Executions:
         if len(self._ended) > _REMEMBERED:
             forgotten, _ = self._ended.popitem(last=False)
             self._keys.drop(forgotten)
+
+    def known(self, execution: str) -> bool:
+        """Return whether one of that name is open or has ended."""
+        return execution in self._open or execution in self._ended
 
     def get(self, execution: str) -> Execution | None:
         """Return an open execution."""
@@ -89,7 +103,7 @@ class Executions:
             return _UNKNOWN
         if named is not None and named != owner:
             return Failure("forbidden", "this key belongs to another execution than the one in the path")
-        if (execution := self._open.get(owner)) is not None:
+        if (execution := self._open.get(owner)) is not None and execution.ended_s is None:
             return execution
         return Failure("ended", f"execution {owner} has ended; stop here")
 
@@ -101,6 +115,11 @@ class Executions:
         wait = self._bounds.retry_after_s
         if not execution.bucket.take(now_s):
             return Failure("rate_limited", "too many calls a second; wait, then try again", retry_after_s=wait)
+        return self.room(execution, running)
+
+    def room(self, execution: Execution, running: int) -> Failure | None:
+        """Return why a call that begins now must wait, where it must; its rate has been counted."""
+        wait = self._bounds.retry_after_s
         if execution.running >= self._bounds.calls_at_once:
             what = f"{execution.running} calls of this execution are running; wait for one to end, then try again"
             return Failure("rate_limited", what, retry_after_s=wait)

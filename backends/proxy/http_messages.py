@@ -33,31 +33,6 @@ def key_of(headers: Mapping[str, str]) -> str:
     return headers.get("x-api-key", "").strip()
 
 
-async def read_body(receive: Receive, headers: Mapping[str, str], most_bytes: int) -> bytes:
-    """Return the whole body.
-
-    Raises:
-        BodyTooLargeError: it has more bytes, as its header says or as they come.
-        ClientGoneError: it does not come to its end.
-    """
-    declared = headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > most_bytes:
-        raise BodyTooLargeError
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise ClientGoneError
-        part = message.get("body", b"")
-        size += len(part)
-        if size > most_bytes:
-            raise BodyTooLargeError
-        parts.append(part)
-        if not message.get("more_body", False):
-            return b"".join(parts)
-
-
 def start(status: int, media_type: str, more: Sequence[tuple[str, str]] = ()) -> Message:
     """Return the message that begins a response."""
     headers = [(b"content-type", media_type.encode()), *((name.encode(), value.encode()) for name, value in more)]

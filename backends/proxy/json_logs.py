@@ -1,4 +1,7 @@
-"""Logs as JSON lines: a call's events carry its execution and its id; keys and bodies never stand in them."""
+"""Logs as JSON lines: a call's events carry its execution and its id; keys and bodies never stand in them.
+
+What is told to a harness is not logged, only its kind: an error's words repeat what a body held.
+"""
 
 from __future__ import annotations
 

@@ -23,6 +23,8 @@ class Bounds:
     """Of the service: what is beyond them is refused, and nothing grows without end."""
 
     body_bytes: int = 64 << 20  # of a request
+    body_s: float = 60.0  # until it is whole
+    bodies_bytes: int = 1 << 30  # of all that are being read or parsed
     calls_per_s: float = 10.0  # of an execution, in the long run,
     calls_burst: int = 100  # and at once
     calls_at_once: int = 64  # of an execution

@@ -33,6 +33,7 @@ class Route:
     ask: Ask
     wire: Wire
     execution: str | None  # that the path names
+    allowed: str = "POST"  # methods
 
 
 def route(method: str, path: str, *, upgrade: bool = False, messages_api: bool = False) -> Route:
@@ -40,7 +41,8 @@ def route(method: str, path: str, *, upgrade: bool = False, messages_api: bool =
     found = _EXECUTION.fullmatch(path)
     execution, rest = (found[1], found[2] or "/") if found else (None, path)
     wire = wire_for("POST", rest) or WIRES["messages" if messages_api else "chat"]
-    return Route(_ask(method, rest.rstrip("/"), upgrade), wire, execution)
+    allowed = "POST" if wire_for("POST", rest) else "GET, HEAD"
+    return Route(_ask(method, rest.rstrip("/"), upgrade), wire, execution, allowed)
 
 
 def _ask(method: str, path: str, upgrade: bool) -> Ask:
@@ -52,6 +54,6 @@ def _ask(method: str, path: str, upgrade: bool) -> Ask:
         return Ask.COUNT if path.endswith(COUNT_TOKENS) else Ask.REPLY
     if path.endswith("/models") or "/models/" in path:
         return Ask.MODELS if method in ("GET", "HEAD") else Ask.WRONG_METHOD
-    if path in ("", "/v1", "/api/hello") and method in ("GET", "HEAD"):
-        return Ask.HELLO
+    if path in ("", "/v1", "/api/hello"):
+        return Ask.HELLO if method in ("GET", "HEAD") else Ask.WRONG_METHOD
     return Ask.UNKNOWN

@@ -24,6 +24,7 @@ from .call import StopReason
 from .call_runner import CallRunner
 from .calls import Calls
 from .conversations import Conversations
+from .engine_watch import watch_engines
 from .engines import Engines
 from .execution import Execution, ExecutionInfo
 from .executions import Executions
@@ -79,6 +80,7 @@ class Proxy:
         self._open_to_all = open_to_all
         self._limits = limits
         self._executions = Executions(settings.bounds)
+        self._ending: set[str] = set()
 
     async def __aenter__(self) -> Self:
         settings = self._settings
@@ -101,6 +103,8 @@ class Proxy:
             self._watch()
             await self._listener.start()
             await self._admin.start()
+            watching = asyncio.create_task(watch_engines(self.pool))
+            stack.callback(watching.cancel)
             self._stack = stack.pop_all()
         return self
 
@@ -146,8 +150,8 @@ class Proxy:
         One that an earlier proxy recorded here and that had not ended goes on where it stood.
 
         Raises:
-            InputError: it is open or has ended, its name does not fit into a URL, another has its key, or too many are
-                open.
+            InputError: it is open or has ended, its name does not fit into a URL or its key into a header, another has
+                its key, or too many are open.
         """
         name = execution or f"x{secrets.token_hex(8)}"
         if name in self._recorder.ended:
@@ -164,13 +168,24 @@ class Proxy:
     async def end_execution(self, execution: str, *, score: float | None = None, outcome: str = "") -> ExecutionRecord:
         """Break off its calls, refuse further ones and write its record; `outcome` is a word of Outcome.
 
+        Where the log cannot be written, it calls no more, and stays open until it is ended once again.
+
         Raises:
-            InputError: it is not open, or the log cannot be written.
+            InputError: it is not open, or is being ended.
+            LogUnwritableError: the log cannot be written.
         """
-        ended = self._executions.end(execution)
+        if execution in self._ending:
+            raise InputError(f"execution {execution}: is being ended; wait for that")
+        ended = self._executions.shut(execution, asyncio.get_running_loop().time())
+        self._ending.add(execution)
+        try:
+            return await self._end(ended, score, outcome)
+        finally:
+            self._ending.discard(execution)
+
+    async def _end(self, ended: Execution, score: float | None, outcome: str) -> ExecutionRecord:
+        execution = ended.id
         await self._calls.stop(StopReason.EXECUTION_ENDED, execution)
-        self._conversations.forget(execution)
-        self._engines.forget(execution)
         default = Outcome.HARNESS_TIMEOUT if ended.limit_reached else Outcome.COMPLETED
         record = ExecutionRecord(
             execution=execution,
@@ -182,6 +197,9 @@ class Proxy:
             wall_s=ended.elapsed_s(asyncio.get_running_loop().time()),
         )
         await self._recorder.append_execution(record)
+        self._executions.end(execution)
+        self._conversations.forget(execution)
+        self._engines.forget(execution)
         _log.info("an execution has ended", extra={"execution": execution, "reason": record.outcome})
         return record
 
@@ -192,7 +210,7 @@ class Proxy:
             {
                 "id": one.id, "group": one.info.group, "harness": one.info.harness, "task": one.info.task,
                 "steps": one.steps, "tokens": one.tokens, "seconds": round(one.elapsed_s(now_s), 3),
-                "running": one.running, "limit_reached": one.limit_reached,
+                "running": one.running, "ending": one.ended_s is not None, "limit_reached": one.limit_reached,
             }
             for one in self._executions
         ]  # fmt: skip
@@ -201,6 +219,8 @@ class Proxy:
         found = self._executions.identify(key, named)
         if not (self._open_to_all and key and isinstance(found, Failure) and found.kind == "unauthorized"):
             return found
+        if named is not None and self._executions.known(named):
+            return found  # another key than its own
         name = named or f"key-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         try:
             self.open_execution(name, key=key)

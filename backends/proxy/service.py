@@ -8,17 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 import orjson
 
+from .bodies import Bodies, BodiesFullError, BodyTooSlowError
 from .call import StopReason
+from .call_runner import LOG_FAILS, calls_take
 from .call_state import CallState
 from .calls import Calls
 from .conversation import Request
 from .conversations import Conversations
+from .counts import require_counts
 from .delivery import Delivery, Outcome, refuse
 from .execution import Execution
 from .executions import Executions
@@ -31,7 +34,6 @@ from .http_messages import (
     answer,
     headers_of,
     key_of,
-    read_body,
 )
 from .labels import call_labels
 from .metrics import Metrics
@@ -45,7 +47,11 @@ from .wires import read_json, token_count
 
 _log = logging.getLogger(__name__)
 _NO_PATH: Final = Failure("not_found", "no such path; use …/v1/chat/completions, …/v1/messages or …/v1/responses")
-_NO_METHOD: Final = Failure("not_found", "no such method here; use POST")
+_NO_METHOD: Final = Failure("invalid_request", "no such method here; the header allow says which")
+_ENCODED: Final = Failure("invalid_request", "the body is compressed; send it as it is, without content-encoding")
+_SLOW: Final = Failure("invalid_request", "the body took too long to come; try again")
+_FULL: Final = "the proxy is reading too many bodies; wait, then try again"
+_QUICK_BYTES: Final = 1 << 20  # a body of fewer is read at once
 
 Identify = Callable[[str, str | None], Execution | Failure]
 
@@ -56,6 +62,10 @@ class _RefusedError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+
+class _EncodedError(Exception):
+    """The body has a content encoding."""
 
 
 class ProxyService:
@@ -76,6 +86,7 @@ class ProxyService:
         self._conversations = conversations
         self._metrics = metrics
         self._settings = settings
+        self._bodies = Bodies(settings.bounds)
         self._loop = asyncio.get_running_loop()
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -94,6 +105,13 @@ class ProxyService:
             except BodyTooLargeError:
                 most = self._settings.bounds.body_bytes
                 await self._refuse(send, target.wire, Failure("too_large", f"the body has more than {most} bytes"))
+            except _EncodedError:
+                await self._refuse(send, target.wire, _ENCODED, status=415)
+            except BodyTooSlowError:
+                await self._refuse(send, target.wire, _SLOW, status=408)
+            except BodiesFullError:
+                wait_s = self._settings.bounds.retry_after_s
+                await self._refuse(send, target.wire, Failure("overloaded", _FULL, retry_after_s=wait_s))
             except (BadRequestError, RecursionError) as error:
                 await self._refuse(send, target.wire, Failure("invalid_request", str(error)))
             except Exception:  # a fault of the proxy's own: where a reply has begun, the server breaks it off
@@ -106,7 +124,7 @@ class ProxyService:
                 await self._reply(target, headers, receive, send)
             case Ask.COUNT:
                 self._admitted(target, headers)
-                request = target.wire.parse(read_json(await self._body(receive, headers)), headers)
+                request, _ = await self._request(target, headers, receive)
                 await answer(send, 200, token_count(await self._conversations.count(request)))
             case Ask.MODELS:
                 self._admitted(target, headers)
@@ -116,21 +134,22 @@ class ProxyService:
             case Ask.UPGRADE:
                 await answer(send, 426, target.wire.error(Failure("invalid_request", "no web sockets here; use POST")))
             case Ask.WRONG_METHOD:
-                raise _RefusedError(_NO_METHOD)
+                await self._refuse(send, target.wire, _NO_METHOD, status=405, more=(("allow", target.allowed),))
             case Ask.UNKNOWN:
                 raise _RefusedError(_NO_PATH)
 
     async def _reply(self, target: Route, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
         execution = self._admitted(target, headers)
-        raw = await self._body(receive, headers)
-        body = read_json(raw)
-        request = target.wire.parse(body, headers)
-        digest = request_digest(target.wire.name, body, raw, request)
+        if self._calls.unrecordable:
+            raise _RefusedError(LOG_FAILS)
+        request, digest = await self._request(target, headers, receive)
         call = self._calls.repeated(execution, digest)
         if call is None:
             if limit := execution.limit_met(self._loop.time()):
                 await self._farewell(execution, limit, target.wire, request, receive, send)
                 return
+            if (refusal := self._refusal(execution)) is not None:
+                raise _RefusedError(refusal)
             call = self._calls.start(execution, target.wire.name, digest, request)
         call.audience.join()
         try:
@@ -178,13 +197,42 @@ class ProxyService:
             raise _RefusedError(failure)
         return execution
 
-    async def _body(self, receive: Receive, headers: Mapping[str, str]) -> bytes:
-        return await read_body(receive, headers, self._settings.bounds.body_bytes)
+    def _refusal(self, execution: Execution) -> Failure | None:
+        """Return why no call can start now; while its body came, others may have, and the execution may have ended."""
+        if execution.ended_s is not None:
+            return Failure("ended", f"execution {execution.id} has ended; stop here")
+        if self._calls.unrecordable:
+            return LOG_FAILS
+        if limit := execution.steps_taken() or execution.tokens_taken():
+            return calls_take(limit, self._settings.bounds.retry_after_s)
+        return self._executions.room(execution, len(self._calls))
 
-    async def _refuse(self, send: Send, wire: Wire, failure: Failure) -> None:
+    async def _request(self, target: Route, headers: Mapping[str, str], receive: Receive) -> tuple[Request, str]:
+        """Return the request and its digest; a large one is read in a thread, so that other streams go on."""
+        if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+            raise _EncodedError
+
+        def read() -> tuple[Request, str]:
+            body = read_json(raw)
+            request = require_counts(target.wire.parse(body, headers))
+            return request, request_digest(target.wire.name, body, raw, request)
+
+        async with self._bodies.read(receive, headers) as raw:
+            return read() if len(raw) <= _QUICK_BYTES else await asyncio.to_thread(read)
+
+    async def _refuse(
+        self,
+        send: Send,
+        wire: Wire,
+        failure: Failure,
+        *,
+        status: int | None = None,
+        more: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self._metrics.refusals.labels(failure.kind).inc()
-        _log.info("a request is refused: %s", failure.message, extra={"protocol": wire.name, "kind": failure.kind})
-        await refuse(self._counted(wire, send), wire, failure)
+        # Without the message: it may repeat what stands in the body.
+        _log.info("a request is refused", extra={"protocol": wire.name, "kind": failure.kind})
+        await refuse(self._counted(wire, send), wire, failure, status=status, more=more)
 
     def _counted(self, wire: Wire, send: Send) -> Send:
         requests = self._metrics.requests

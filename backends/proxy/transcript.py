@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Final
 
-from .reply import Delta, End, Failure
+from .reply import Delta, End, Failure, ReasoningDelta, TextDelta, ToolCallArguments, ToolCallStart
+
+_LONGEST: Final = 4096  # characters: clients may bound a line, and a piece is one
 
 
 class Transcript:
-    """A reply that grows. It keeps every piece, so that a listener may come late and still have all of it."""
+    """A reply that grows. It keeps every piece, so that a listener may come late and still have all of it.
+
+    `deltas` only grows while anybody listens. Once it is whole and nobody does, its pieces are joined: a replay says
+    the same in fewer.
+    """
 
     def __init__(self) -> None:
         """Start with nothing."""
@@ -31,6 +39,7 @@ class Transcript:
     def leave(self, listener: Callable[[], None]) -> None:
         """Call it no more."""
         self._listeners.remove(listener)
+        self._join()
 
     def begin(self, input_tokens: int) -> None:
         """The prompt is tokenised."""
@@ -48,6 +57,7 @@ class Transcript:
         """The reply is whole, and recorded."""
         self.end = end
         self._tell()
+        self._join()
 
     def fail(self, failure: Failure) -> None:
         """There will be no reply, or no more of it."""
@@ -57,3 +67,36 @@ class Transcript:
     def _tell(self) -> None:
         for listener in tuple(self._listeners):
             listener()
+
+    def _join(self) -> None:
+        if self.end is not None and not self._listeners:
+            self.deltas = joined(self.deltas)
+
+
+def joined(deltas: Sequence[Delta]) -> list[Delta]:
+    """Return the same reply in few pieces, each of 4,096 characters or fewer."""
+    return [piece for _, run in groupby(deltas, _kind) for piece in _merged(list(run))]
+
+
+def _kind(delta: Delta) -> tuple[type[Delta], int]:
+    """Return what two pieces must agree in to be one."""
+    return type(delta), delta.index if isinstance(delta, ToolCallStart | ToolCallArguments) else 0
+
+
+def _merged(run: list[Delta]) -> Sequence[Delta]:
+    match run[0]:
+        case TextDelta():
+            return [TextDelta(part) for part in _parts([one.text for one in run if isinstance(one, TextDelta)])]
+        case ReasoningDelta():
+            thoughts = [one.text for one in run if isinstance(one, ReasoningDelta)]
+            return [ReasoningDelta(part) for part in _parts(thoughts)]
+        case ToolCallArguments(index=index):
+            fragments = [one.fragment for one in run if isinstance(one, ToolCallArguments)]
+            return [ToolCallArguments(index, part) for part in _parts(fragments)]
+        case _:
+            return run
+
+
+def _parts(texts: Sequence[str]) -> list[str]:
+    whole = "".join(texts)
+    return [whole[at : at + _LONGEST] for at in range(0, max(1, len(whole)), _LONGEST)]

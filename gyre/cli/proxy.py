@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import click
 
@@ -25,13 +27,23 @@ _LOOK_EVERY_S: Final = 0.1
 @click.option("--engine", "engines", multiple=True, required=True, help="Address of an SGLang server; give several.")
 @click.option("--tokenizer", type=OUT_FOLDER, required=True, help="Folder of the model: tokenizer, chat template.")
 @click.option("--out", type=OUT_FOLDER, required=True, help="Folder for the call log; goes on with one that is there.")
-@click.option("--execution", "executions", multiple=True, metavar="ID=KEY", help="An execution and its key.")
+@click.option(
+    "--execution", "executions", multiple=True, metavar="ID=KEY", help="An execution and its key; or use a file."
+)
+@click.option(
+    "--executions-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="GYRE_EXECUTIONS_FILE",
+    help="File with a line ID=KEY for each: the list of processes shows what --execution was given.",
+)
 @click.option("--open", "open_to_all", is_flag=True, help="Any key opens an execution of its own.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0: a free one.")
 @click.option("--admin-port", default=0, type=click.IntRange(0, 65535), help="0: a free one.")
 @click.option("--admin-key", envvar="GYRE_ADMIN_KEY", help="Key of the admin side; better given as GYRE_ADMIN_KEY.")
-@click.option("--engine-key", envvar="GYRE_ENGINE_KEY", default="", help="Key of the engines.")
+@click.option(
+    "--engine-key", envvar="GYRE_ENGINE_KEY", default="", help="Key of the engines; better given as GYRE_ENGINE_KEY."
+)
 @click.option("--model", default="gyre-policy", show_default=True, help="Name to list; any name is served.")
 @click.option(
     "--template", type=click.Path(path_type=Path, dir_okay=False), help="In place of the model's chat template."
@@ -57,9 +69,11 @@ def proxy(**given: Any) -> None:
     --open, executions are opened at the admin address. Ctrl-C closes the log; started again with the same --out, the
     proxy goes on where it stood.
     """
-    if not (given["executions"] or given["open_to_all"]):
+    _require_addresses(given["engines"])
+    executions = [_execution(text, "--execution") for text in given["executions"]]
+    executions += _executions_in(given["executions_file"])
+    if not (executions or given["open_to_all"]):
         click.echo("gyre: no --execution and no --open: open executions at the admin address", err=True)
-    executions = [_execution(text) for text in given["executions"]]
     try:
         from gyre.backends.proxy.json_logs import log_json
 
@@ -71,11 +85,29 @@ def proxy(**given: Any) -> None:
         asyncio.run(_serve(given, executions, settings, renderer, interrupt))
 
 
-def _execution(text: str) -> tuple[str, str]:
+def _require_addresses(engines: Sequence[str]) -> None:
+    for url in engines:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(f"--engine {url}: not an address; give one such as http://127.0.0.1:30000")
+
+
+def _execution(text: str, where: str) -> tuple[str, str]:
     name, equals, key = text.partition("=")
     if not (name and equals and key):
-        raise InputError("--execution: expected a name, an equals sign and a key, such as first=sk-1234")
+        raise InputError(f"{where}: expected a name, an equals sign and a key, such as first=sk-1234")
     return name, key
+
+
+def _executions_in(file: Path | None) -> list[tuple[str, str]]:
+    if file is None:
+        return []
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read ({error}); give a text file with lines ID=KEY") from error
+    numbered = [(number, line.strip()) for number, line in enumerate(lines, 1)]
+    return [_execution(line, f"{file}, line {number}") for number, line in numbered if line and line[0] != "#"]
 
 
 def _settings(given: dict[str, Any]) -> ProxySettings:

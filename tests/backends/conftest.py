@@ -11,9 +11,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # helpers beside the tests: tiny_model
 
-# What a server needs to be small: KV for some tens of thousands of tokens, and a core left to the tests.
-SMALL_SERVER = ("--mem-fraction-static=0.1", "--max-total-tokens=32768", "--max-running-requests=16")
-
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -35,6 +32,8 @@ def sglang_engine(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) ->
     named `test_*_real.py`: they all run in one xdist worker.
     """
     pytest.importorskip("sglang", reason="a real engine needs SGLang")
+    from small_server import SMALL_SERVER
+
     from gyre.backends.engines.launching import ServerSettings, start_sglang
 
     log = tmp_path_factory.mktemp("sglang") / "server.log"

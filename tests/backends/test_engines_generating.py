@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gyre.backends.engines.continuation import Continuation
 from gyre.backends.engines.engine import Chunk, EngineInfo, EngineLostError, Generation, RequestRefusedError
-from gyre.backends.engines.generating import Move, Persistence, generate
+from gyre.backends.engines.generating import EnginesFailingError, Move, Persistence, generate
 from gyre.backends.engines.member import Checks, MemberState
 from gyre.backends.engines.pool import EnginePool
 from gyre.backends.engines.scripted import Pace, ScriptedEngine, place_logprob
@@ -250,7 +250,7 @@ def test_a_request_that_seems_to_kill_engines_is_given_up() -> None:
         engine, moves = Failing("a"), []
         async with EnginePool(checks=QUICK) as pool:
             pool.add(engine)
-            with pytest.raises(RequestRefusedError, match=r"6 engines in a row.*out of memory"):
+            with pytest.raises(EnginesFailingError, match=r"6 engines in a row.*out of memory"):
                 await unbroken(pool, asked(), moves)
             assert engine.tries == len(moves) == 6
 

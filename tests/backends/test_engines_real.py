@@ -14,8 +14,8 @@ pytest.importorskip("sglang", reason="a real engine needs SGLang")
 torch = pytest.importorskip("torch", reason="log-probs are computed again with torch")
 transformers = pytest.importorskip("transformers", reason="log-probs are computed again with transformers")
 import aiohttp  # noqa: E402
-from conftest import SMALL_SERVER  # noqa: E402
 from engine_faults import asked, logprobs, reply, tokens, versions  # noqa: E402
+from small_server import SMALL_SERVER  # noqa: E402
 
 from gyre.backends.engines.engine import Chunk, Generation, RequestRefusedError  # noqa: E402
 from gyre.backends.engines.generating import Move, generate  # noqa: E402

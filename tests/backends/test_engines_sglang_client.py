@@ -191,6 +191,37 @@ def test_a_silent_engine_is_lost_only_where_it_does_not_answer() -> None:
     asyncio.run(paused())
 
 
+def test_silent_replies_share_one_question() -> None:
+    async def run() -> None:
+        double = ScriptedEngine("double", pace=Pace(tokens_per_s=1000))
+        async with serving(ScriptedServer(double).application()) as url:
+            engine = _Asking(url, patience=Patience(silence_s=0.4))
+            double.pause()
+            running = [asyncio.create_task(reply(engine, asked(3, request_id=f"r{at}"))) for at in range(20)]
+            while not engine.asked:
+                await asyncio.sleep(0.01)
+            assert engine.most == 1
+            double.resume()
+            assert all(len(tokens(chunks)) == 3 for chunks in await asyncio.gather(*running))
+            await engine.close()
+
+    asyncio.run(run())
+
+
+class _Asking(SGLangEngine):
+    """Counts the questions whether the server lives, at one time."""
+
+    asked = now = most = 0
+
+    async def _answers(self, path: str, within_s: float) -> bool:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.05)
+        answer = await super()._answers(path, within_s)
+        self.now, self.asked = self.now - 1, self.asked + 1
+        return answer
+
+
 def test_hundreds_of_streams_run_at_once() -> None:
     async def run() -> None:
         double = ScriptedEngine("double", pace=Pace(tokens_per_s=20, first_token_s=0.5))

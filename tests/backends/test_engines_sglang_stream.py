@@ -144,6 +144,69 @@ def test_faults_are_told_apart(payload: bytes, error: type[Exception], words: st
         ReplyReader(number).read(payload)
 
 
+def bad(payload: bytes, most: int | None = None) -> EngineLostError:
+    from gyre.backends.engines.sglang import SGLangEngine
+
+    named = SGLangEngine._version_number  # the real one: it refuses what no record can hold
+    with pytest.raises(EngineLostError) as lost:
+        ReplyReader(lambda name: named(None, name), most).read(payload)  # type: ignore[arg-type]
+    return lost.value
+
+
+@pytest.mark.parametrize("token", ["-5", "2147483648", "1099511627776", "1.5", "true", '"secret"', "null"])
+def test_what_is_no_token_id_is_a_lost_engine(token: str) -> None:
+    meta = f'"completion_tokens":1,"weight_version":"v1","output_token_logprobs":[[-1.0,{token},null]]'
+    assert "token id" in str(bad(f'{{"meta_info":{{{meta}}}}}'.encode()))
+
+
+@pytest.mark.parametrize("value", ["0.5", "-1e39", "1e30", '"secret"', "[]"])
+def test_what_is_no_log_prob_is_a_lost_engine(value: str) -> None:
+    meta = f'"completion_tokens":1,"weight_version":"v1","output_token_logprobs":[[{value},5,null]]'
+    error = bad(f'{{"meta_info":{{{meta}}}}}'.encode())
+    assert "log-prob" in str(error)
+    assert "secret" not in str(error)
+
+
+def test_a_log_prob_may_be_rounded_to_above_zero() -> None:
+    meta = b'{"meta_info":{"completion_tokens":1,"weight_version":"v1","output_token_logprobs":[[1e-7,5,null]]}}'
+    assert read([meta])[0].logprobs == (0.0,)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"finish_reason": {"type": "weird"}}, "unknown way"),
+        ({"finish_reason": "stop"}, "AttributeError"),
+        ({"completion_tokens": 3}, "2 log-probs for 3"),
+        ({"completion_tokens": 1}, "2 log-probs for 1"),
+        ({"completion_tokens": -1}, "counts -1"),
+        ({"completion_tokens": "2"}, "counts str"),
+        ({"weight_version": "v99999999999"}, "ValueError"),
+        ({"weight_versions": [{"version": "v1", "start": 0, "end": 1}]}, "versions of 1 tokens of 2"),
+        ({"weight_versions": [{"version": "v1", "start": 1, "end": 2}]}, "do not follow"),
+        ({"weight_versions": [{"version": "v1", "start": 0, "end": -2}]}, "do not follow"),
+        ({"weight_versions": [{"version": "v99999999999", "start": 0, "end": 2}]}, "ValueError"),
+    ],
+)
+def test_a_damaged_event_is_a_lost_engine(change: dict[str, Any], words: str) -> None:
+    [event] = payloads([2], cumulative=False)
+    damaged = json.loads(event)
+    damaged["meta_info"] |= change
+    assert words in str(bad(json.dumps(damaged).encode()))
+
+
+def test_more_tokens_than_were_asked_for_are_a_lost_engine() -> None:
+    [event] = payloads([3], cumulative=False)
+    assert len(ReplyReader(number, 3).read(event).token_ids) == 3
+    assert "3 tokens of at most 2" in str(bad(event, 2))
+
+
+def test_an_unreadable_event_is_not_told() -> None:
+    error = bad(b'{"text": "my-secret-password')
+    assert "secret" not in str(error)
+    assert "28 bytes" in str(error)
+
+
 @given(st.lists(st.binary(max_size=30), max_size=12), st.data())
 def test_events_are_whole_however_they_are_torn(contents: list[bytes], data: st.DataObject) -> None:
     sent = [content.replace(b"\n", b"").strip() for content in contents]

@@ -45,7 +45,7 @@ def wide_model(tiny_model: Path, tmp_path: Path) -> Path:
 def wide_server(wide_model: Path, tmp_path: Path) -> Iterator[Any]:
     """A real SGLang that serves it."""
     pytest.importorskip("sglang", reason="a real engine needs SGLang")
-    from conftest import SMALL_SERVER
+    from small_server import SMALL_SERVER
 
     from gyre.backends.engines.launching import ServerSettings, start_sglang
 

@@ -140,7 +140,7 @@ def test_it_records_what_samples_are_built_from(engine: str, tokenizer: Path, tm
         url = running.url("execution first")
         assert ask(url, "sk-first", "And then?") == "Nothing, it seems."
         assert "limit of 2 steps" in ask(url, "sk-first", "And then again?")
-        assert ask(running.url("by its key"), "any key") == "Nothing, it seems."
+        assert ask(running.url("by its key"), "any-key") == "Nothing, it seems."
         admin = running.url("admin and metrics").removesuffix("/metrics")
         ended = httpx.post(f"{admin}/executions/first/end", json={"score": 1.0}, headers=headers)
         assert ended.json() == {"id": "first", "score": 1.0, "outcome": "harness_timeout"}
@@ -165,6 +165,9 @@ def test_it_records_what_samples_are_built_from(engine: str, tokenizer: Path, tm
         (("--template-kwargs", "{"), "--template-kwargs: not JSON"),
         (("--template", "nowhere.jinja"), "chat template cannot be read"),
         (("--execution", "nokey"), "expected a name, an equals sign and a key"),
+        (("--execution", "a=two words"), "must be printable ASCII"),
+        (("--executions-file", "nowhere.txt"), "nowhere.txt: cannot be read"),
+        (("--engine", "127.0.0.1:30000"), "--engine 127.0.0.1:30000: not an address"),
         (("--host", "203.0.113.1", "--execution", "a=b"), "cannot listen there"),
         (("--execution", "a/b=key"), "letters, digits"),
     ],
@@ -187,3 +190,26 @@ def test_others_reach_no_admin_side_without_a_key(tokenizer: Path, tmp_path: Pat
     done = run("proxy", "--engine", "http://127.0.0.1:9", *options)
     assert done.returncode == 2
     assert "give an admin key" in done.stderr
+
+
+def test_keys_can_stand_in_a_file_and_engines_that_are_away_in_the_log(tokenizer: Path, tmp_path: Path) -> None:
+    file = tmp_path / "executions"
+    file.write_text("# of today\nfirst=sk-1=2\n\nsecond=sk-2\n")
+    options = ("--out", str(tmp_path / "calls"), "--tokenizer", str(tokenizer), "--executions-file", str(file))
+    with proxy("--engine", "http://127.0.0.1:9", *options) as running:
+        url = running.url("execution second")
+        assert httpx.get(f"{url}/v1/models", headers={"x-api-key": "sk-2"}).status_code == 200
+        first = url.replace("second", "first")
+        assert httpx.get(f"{first}/v1/models", headers={"x-api-key": "sk-1=2"}).status_code == 200
+        assert running.process.stderr is not None
+        said = ""
+        while "http://127.0.0.1:9 cannot be reached" not in said:
+            line = running.process.stderr.readline()
+            assert line, said
+            said += line
+        running.end()
+
+    file.write_text("first=sk-1\nsecond\n")
+    refused = run("proxy", "--engine", "http://127.0.0.1:9", *options)
+    assert refused.returncode == 2
+    assert "executions, line 2: expected a name" in refused.stderr

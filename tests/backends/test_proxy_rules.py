@@ -93,26 +93,27 @@ def test_a_reply_is_recorded_before_it_is_delivered() -> None:
 def executions(*names: str, bounds: Bounds = BOUNDS) -> Executions:
     made = Executions(bounds)
     for name in names:
-        made.open(ExecutionInfo(name), f"key of {name}", 0.0)
+        made.open(ExecutionInfo(name), f"key-of-{name}", 0.0)
     return made
 
 
 @pytest.mark.parametrize(
     ("key", "named", "expected"),
     [
-        ("key of one", None, "one"),
-        ("key of one", "one", "one"),
-        ("key of one", "two", "forbidden"),
-        ("key of one", "none", "forbidden"),
+        ("key-of-one", None, "one"),
+        ("key-of-one", "one", "one"),
+        ("key-of-one", "two", "forbidden"),
+        ("key-of-one", "none", "forbidden"),
         ("wrong", "one", "unauthorized"),
         ("", "one", "unauthorized"),
-        ("key of ended", None, "ended"),
-        ("key of ended", "ended", "ended"),
-        ("key of ended", "one", "forbidden"),
+        ("key-of-ended", None, "ended"),
+        ("key-of-ended", "ended", "ended"),
+        ("key-of-ended", "one", "forbidden"),
     ],
 )
 def test_who_calls(key: str, named: str | None, expected: str) -> None:
     made = executions("one", "two", "ended")
+    made.shut("ended", 0.0)
     made.end("ended")
     found = made.identify(key, named)
     assert (found.kind if isinstance(found, Failure) else found.id) == expected
@@ -129,12 +130,16 @@ def test_what_cannot_be_opened_or_ended() -> None:
     with pytest.raises(InputError, match="open already"):
         made.open(ExecutionInfo("one"), "other", 0.0)
     with pytest.raises(InputError, match="another execution has this key"):
-        made.open(ExecutionInfo("two"), "key of one", 0.0)
+        made.open(ExecutionInfo("two"), "key-of-one", 0.0)
     with pytest.raises(InputError, match="must not be empty"):
         made.open(ExecutionInfo("two"), "", 0.0)
+    for key in ("two words", "\u00fc", "a\n", "a\x7f"):
+        with pytest.raises(InputError, match="printable ASCII"):
+            made.open(ExecutionInfo("two"), key, 0.0)
+    made.shut("one", 0.0)
     made.end("one")
     with pytest.raises(InputError, match="not open"):
-        made.end("one")
+        made.shut("one", 0.0)
     with pytest.raises(InputError, match="has ended"):
         made.open(ExecutionInfo("one"), "new", 0.0)
 

@@ -175,7 +175,7 @@ def test_what_else_harnesses_ask(running: Bench) -> None:
     assert httpx.get(f"{running.proxy.url}/api/hello").status_code == 200
     upgrade = {"connection": "Upgrade", "upgrade": "websocket", "authorization": f"Bearer {opened.key}"}
     assert httpx.get(f"{opened.base_url}/v1/responses", headers=upgrade).status_code == 426
-    assert httpx.get(f"{opened.base_url}/v1/chat/completions").status_code == 404
+    assert httpx.get(f"{opened.base_url}/v1/chat/completions").status_code == 405
     beta = httpx.post(
         f"{opened.base_url}/v1/messages?beta=true",
         headers={"x-api-key": opened.key, "anthropic-version": "2023-06-01"},
@@ -330,8 +330,10 @@ def test_the_admin_side(running: Bench) -> None:
     (listed,) = httpx.get(f"{admin}/executions").json()["executions"]
     assert (listed["id"], listed["steps"], listed["running"]) == ("run-1", 1, 0)
     assert httpx.post(f"{admin}/executions", json={"id": "run-1"}).status_code == 409
-    assert httpx.post(f"{admin}/executions", json={"id": "../etc"}).status_code == 409
+    assert httpx.post(f"{admin}/executions", json={"id": "../etc"}).status_code == 400
     assert httpx.post(f"{admin}/executions", json={"steps": 5}).status_code == 400
+    for bad in ({"group": "g" * 1001}, {"task": "t" * 1001}, {"key": "two words"}, {"key": "\u00fc"}, {"id": "a\n"}):
+        assert httpx.post(f"{admin}/executions", json=bad).status_code == 400
     assert httpx.post(f"{admin}/executions", content=b"{").status_code == 400
     ended = httpx.post(f"{admin}/executions/run-1/end", json={"score": 1.0, "outcome": "agent_error"})
     assert ended.json() == {"id": "run-1", "score": 1.0, "outcome": "agent_error"}
@@ -359,12 +361,17 @@ def test_an_open_proxy_records_any_key_by_itself(renderer: Any, tmp_path: Path) 
         for key in ("first", "second", "first"):
             chat = openai.OpenAI(base_url=f"{made.proxy.url}/v1", api_key=key, max_retries=0)
             chat.chat.completions.create(model="m", messages=[{"role": "user", "content": f"{time.time()}"}])
-        named = openai.OpenAI(base_url=f"{made.proxy.url}/x/third/v1", api_key="third key", max_retries=0)
+        named = openai.OpenAI(base_url=f"{made.proxy.url}/x/third/v1", api_key="third-key", max_retries=0)
         named.chat.completions.create(model="m", messages=QUESTION)
         listed = {one["id"]: one["steps"] for one in made.call(made.proxy.executions)}
         assert sorted(listed.values()) == [1, 1, 2]
         assert listed["third"] == 1
         assert not any("first" in name for name in listed)
+        for name in ("third", sorted(listed)[0]):  # the path of another's
+            wrong = {"authorization": "Bearer unheard-of"}
+            assert httpx.get(f"{made.proxy.url}/x/{name}/v1/models", headers=wrong).status_code == 401
+        made.run(made.proxy.end_execution("third"))
+        assert httpx.get(f"{made.proxy.url}/x/third/v1/models", headers=wrong).status_code == 401
 
 
 def test_two_proxies_on_one_log_are_refused(running: Bench, renderer: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -158,6 +159,43 @@ def test_text_comes_out_whole_in_any_chunks(qwen: Renderer, text: str, chunks: l
         shown += words.feed(ids[at : at + size])
         at, turn = at + size, turn + 1
     assert shown + words.end() == qwen.tokenizer.decode(ids)
+
+
+class _ByTransformers:
+    """A tokenizer that decodes as transformers does, whatever the one behind it could do faster."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def decode(self, ids: list[int], **options: bool) -> str:
+        return self._tokenizer.decode(ids, **options)
+
+
+def _own_decode(tokenizer: Any) -> Any:
+    """The tokenizer, of a class that decodes in its own way."""
+    kind = type(tokenizer)
+    return type("Shouting", (kind,), {"decode": lambda self, *a, **k: kind.decode(self, *a, **k).upper()})
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_every_piece_of_text_is_what_transformers_decodes(qwen: Renderer, data: st.DataObject) -> None:
+    anything = st.lists(st.integers(0, len(qwen.tokenizer) - 1), max_size=6)
+    special = st.sampled_from([[token] for token in sorted(qwen.special_ids)])
+    pieces = st.text(st.sampled_from("é漢🎉 a\n"), max_size=4).map(lambda text: qwen.ids(text).tolist())  # bytes
+    ids = [token for run in data.draw(st.lists(anything | special | pieces, max_size=20)) for token in run]
+    fast, slow = Detokenizer(qwen.tokenizer), Detokenizer(_ByTransformers(qwen.tokenizer))
+    while ids:
+        size = data.draw(st.integers(1, 9))
+        assert fast.feed(ids[:size]) == slow.feed(ids[:size])
+        ids = ids[size:]
+    assert fast.end() == slow.end()
+
+
+def test_a_tokenizer_that_decodes_in_its_own_way_is_let_to(folders: dict[str, str]) -> None:
+    tokenizer = Renderer(folders["glm"]).tokenizer
+    tokenizer.__class__ = _own_decode(tokenizer)
+    assert Detokenizer(tokenizer).feed(tokenizer.encode("quick", add_special_tokens=False)) == "QUICK"
 
 
 def test_a_stop_string_and_what_follows_stay_out_of_the_text(qwen: Renderer) -> None:

@@ -114,7 +114,7 @@ def test_text_compresses_about_as_real_text_does() -> None:
     text = phrase_book().text(np.random.default_rng(5).random(870_000, np.float32))
     tree = build_tree([CallRecord("e", "c", 0, text[:-1], text[-1:], np.zeros(1, np.float32))])
     buffer = io.BytesIO()
-    node_frame(tree).select("ids").write_parquet(buffer, compression="zstd", compression_level=COMPRESSION_LEVEL)
+    node_frame([tree]).select("ids").write_parquet(buffer, compression="zstd", compression_level=COMPRESSION_LEVEL)
     assert len(text) == 870_000
     assert 0 <= text.min() <= text.max() < VOCABULARY
     assert 0.8 < len(buffer.getvalue()) / len(text) < 1.15

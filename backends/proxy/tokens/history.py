@@ -14,6 +14,7 @@ from gyre.arrays import Int32Array
 from ..conversation import Message, Request, Speaker, Tool
 from ..reply import Delta
 from .context import Context
+from .controls import unmarked
 from .node import Node
 from .renderer import Renderer
 from .seam import Turn
@@ -69,7 +70,7 @@ class History:
         text = self._renderer.template.text(messages, request.tools, generate=True)
         ids = self._renderer.ids(text)
         branch = _SHOWN_ANEW if calls else _UNKNOWN if self._recorded else ""
-        thinks = _thinks(messages, text)
+        thinks = _thinks(messages, unmarked(text))
         return Prompt(ids, 0, branch, path[-1], Context(None, ids), thinks)
 
     def _continued(

@@ -18,6 +18,7 @@ from gyre.errors import InputError
 from ...engines.engine import Sampling
 from ..conversation import Message, Request, Speaker
 from .constraint import constraint
+from .controls import Controls
 from .habits import find_habits
 from .parsers import Parsers
 from .seam import Seams
@@ -54,7 +55,8 @@ class Renderer:
             raise InputError(f"{path}: the tokenizer has no chat template; name one")
         self._kwargs = dict(template_kwargs or {})
         self.parsers = parsers if parsers is not None else Parsers()
-        self.template = ChatTemplate(self._render, find_habits(self._render))
+        self._controls = Controls(self.tokenizer)
+        self.template = ChatTemplate(self._render, find_habits(self._render), self._controls.marked)
         self.special_ids = frozenset(map(int, self.tokenizer.all_special_ids))
         self.stop_ids = self._stop_ids(Path(path))
         self.seams = Seams(self)
@@ -99,9 +101,12 @@ class Renderer:
         return self.template.text(request.messages, request.tools, generate=True)
 
     def ids(self, text: str) -> Int32Array:
-        """Tokenise text (n int32) in which special tokens stand as the template writes them; none is added."""
+        """Tokenise text (n int32) in which special tokens stand as the template writes them; none is added.
+
+        What a message spells like one is tokenised as text (see `Controls`).
+        """
         text = text.encode("utf-8", "replace").decode()  # JSON may hold halves of surrogate pairs, tokenizers not
-        return np.array(self.tokenizer.encode(text, add_special_tokens=False, verbose=False), np.int32)
+        return np.array(self._controls.ids(text), np.int32)
 
     def count(self, request: Request) -> int:
         """Return how many input tokens the request has, as a new conversation.

@@ -37,10 +37,14 @@ def full_name(tool: Tool | ToolCall) -> str:
 
 
 class ChatTemplate:
-    """A template with its habits. `render` writes messages and tools in the form of the OpenAI chat protocol."""
+    """A template with its habits. `render` writes messages and tools in the form of the OpenAI chat protocol.
 
-    def __init__(self, render: Render, habits: Habits) -> None:
+    `marked` is applied to every text of a message or tool before the template sees it (see `Controls.marked`).
+    """
+
+    def __init__(self, render: Render, habits: Habits, marked: Callable[[Any], Any] = lambda value: value) -> None:
         self._render = render
+        self._marked = marked
         self.habits = habits
 
     def text(self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, generate: bool) -> str:
@@ -50,7 +54,9 @@ class ChatTemplate:
             TemplateRefusalError: the template does not take such a conversation.
         """
         return self._render(
-            [self._message(m) for m in self._fitted(messages)], [_tool(t) for t in tools] or None, generate
+            [self._message(m) for m in self._fitted(messages)],
+            [self._marked(_tool(t)) for t in tools] or None,
+            generate,
         )
 
     def _fitted(self, messages: Sequence[Message]) -> list[Message]:
@@ -68,18 +74,18 @@ class ChatTemplate:
         return fitted
 
     def _message(self, message: Message) -> dict[str, Any]:
-        text = message.text
+        text, reasoning = self._marked(message.text), self._marked(message.reasoning)
         fields: dict[str, Any] = {"role": message.speaker.value}
-        if message.reasoning:
+        if reasoning:
             if self.habits.reasoning_key:
-                fields[self.habits.reasoning_key] = message.reasoning
+                fields[self.habits.reasoning_key] = reasoning
             elif self.habits.reasoning_key == "":
-                text = f"<think>\n{message.reasoning.strip()}\n</think>\n\n{text}"
+                text = f"<think>\n{reasoning.strip()}\n</think>\n\n{text}"
         fields["content"] = [{"type": "text", "text": text}] if self.habits.parts else text
         if message.tool_calls:
-            fields["tool_calls"] = [self._call(call) for call in message.tool_calls]
+            fields["tool_calls"] = [self._marked(self._call(call)) for call in message.tool_calls]
         if message.tool_call_id:
-            fields["tool_call_id"] = self._call_id(message.tool_call_id)
+            fields["tool_call_id"] = self._marked(self._call_id(message.tool_call_id))
         return fields
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
