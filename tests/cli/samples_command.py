@@ -32,6 +32,13 @@ def refused(*arguments: object) -> str:
     return result.stderr.strip().splitlines()[-1]
 
 
+def refused_in(folder: Path, arguments: tuple[str, ...], **places: Path) -> str:
+    """What a refused command says; words that are names of `places` stand for those, and `folder` stays empty."""
+    said = refused(*(places.get(word, word) for word in arguments))
+    assert list(folder.iterdir()) == []
+    return said
+
+
 def calls_of(execution: str, turns: int = 4) -> list[CallRecord]:
     """A main conversation whose third turn is recorded without log-probabilities, and a sub-agent of one call."""
     rng = np.random.default_rng(EXECUTIONS.index(execution))

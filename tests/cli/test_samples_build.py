@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samples_command import BAD_INPUT, EXECUTIONS, calls_of, ok, refused, run, write_log
+from samples_command import BAD_INPUT, EXECUTIONS, calls_of, ok, refused, refused_in, run, write_log
 
 from gyre.trajectory import (
     RecordedCalls,
@@ -126,9 +126,7 @@ def test_bad_input_of_build_ends_with_code_2_and_one_line(
     arguments: tuple[str, ...], says: str, store: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    places = {"STORE": str(store), "LOG": str(log)}
-    assert says in refused(*(places.get(word, word) for word in arguments))
-    assert list(tmp_path.iterdir()) == []
+    assert says in refused_in(tmp_path, arguments, STORE=store, LOG=log)
 
 
 def test_a_damaged_log_is_reported_and_the_rest_is_built(tmp_path: Path) -> None:
