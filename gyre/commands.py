@@ -16,10 +16,22 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class DispatchGroup(Command):
-    """Give a group of executions to the cluster; `StartExecution` starts them. `version` is served at dispatch."""
+    """Give a group of executions to the cluster; `StartExecution` starts them. `version` is served at dispatch.
+
+    `task` is the place of the group's task in the data, from 0; all executions of a group have the same task.
+    """
 
     group: int
     version: int
+    executions: tuple[int, ...]
+    task: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AddExecutions(Command):
+    """Add executions to a group that lost some; `StartExecution` starts them."""
+
+    group: int
     executions: tuple[int, ...]
 
 
@@ -103,10 +115,17 @@ class PublishWeights(Command):
 
 @dataclass(frozen=True, slots=True)
 class DropGroup(Command):
-    """A group will never be trained; the cluster may forget it."""
+    """A group will never be trained; the cluster may forget it and its samples."""
 
     group: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseGroup(Command):
+    """A group was trained and is not needed any more, not even after a restart; its samples may be deleted."""
+
+    group: int
 
 
 @dataclass(frozen=True, slots=True)

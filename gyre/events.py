@@ -40,16 +40,24 @@ class ExecutionFinished(Event):
     execution: int
     outcome: str
     version_tokens: tuple[tuple[int, int], ...]
+    tool_calls: int = 0  # that the policy made
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionScored(Event):
-    """An evaluation came back. `sample_tokens`: lengths of the paths selected for training, none if not valid."""
+    """An evaluation came back. `sample_tokens`: lengths of the paths selected for training, none if not valid.
+
+    `reference` names the state that was judged, `checks` are the rules that were looked at, as (name, share passed).
+    """
 
     execution: int
     valid: bool
     score: float | None
     sample_tokens: tuple[int, ...]
+    attempt: int = 0  # that of the `ScoreExecution` which it answers
+    reason: str = ""  # why it is not valid
+    reference: str = ""
+    checks: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +128,31 @@ class MicroStepDone(Event):
 
 @dataclass(frozen=True, slots=True)
 class UpdateApplied(Event):
-    """The optimizer made its update; the core now holds weights `version`."""
+    """The optimizer made its update; the core now holds weights `version`.
+
+    `metrics` are what the trainer says of it, as (name, value): `kl`, `loss`, `grad_norm`, ...
+    """
 
     version: int
+    metrics: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSaved(Event):
+    """Weights and optimizer state of `version` are durable: a restart needs no samples of the updates before."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed(Event):
+    """The controller was rebuilt from its journal and the cluster is up again, with nothing running on it.
+
+    `version` is what the trainer has loaded; updates after it are to be made again. What is open is commanded again.
+    """
+
+    version: int
+    cells: tuple[CellSpec, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from types import UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
@@ -20,7 +20,8 @@ from . import events as events_module
 from .commands import Command
 from .events import Event
 
-JOURNAL_VERSION: Final = 1
+JOURNAL_VERSION: Final = 2
+_READABLE: Final = (1, 2)  # version 1 lacks the fields that have a default
 
 Entry = Event | Command
 
@@ -116,6 +117,10 @@ def _refuse_unknown(raw: dict[str, Any], known: set[str]) -> None:
 _READERS: Final = {
     kind: tuple((name, _reader(get_type_hints(kind)[name])) for name in names) for kind, names in _FIELDS.items()
 }
+_DEFAULTS: Final = {
+    kind: tuple((f.name, [] if f.default == () else f.default) for f in fields(kind) if f.default is not MISSING)
+    for kind in _KEY
+}
 
 
 def from_line(line: str, number: int) -> Header | Entry:
@@ -128,14 +133,16 @@ def from_line(line: str, number: int) -> Header | Entry:
     try:
         raw = from_json(line)
         if "journal" in raw:
-            if raw["journal"] != JOURNAL_VERSION:
+            if raw["journal"] not in _READABLE:
                 version = raw["journal"]
-                raise JournalError(f"line {number}: journal version {version}, this gyre reads {JOURNAL_VERSION}")
+                raise JournalError(f"line {number}: journal version {version}, this gyre reads {_READABLE}")
             if len(raw) != len(_HEADER_KEYS):
                 _refuse_unknown(raw, _HEADER_KEYS)
             return Header(settings=raw["settings"], version=raw["journal"])
         kind = EVENTS[raw["event"]] if "event" in raw else COMMANDS[raw["command"]]
         readers = _READERS[kind]
+        for name, default in _DEFAULTS[kind]:
+            raw.setdefault(name, default)
         entry: Entry = kind(*[read(raw[name]) for name, read in readers])
         if len(raw) != len(readers) + 1:
             _refuse_unknown(raw, {_KEY[kind], *_FIELDS[kind]})

@@ -1,0 +1,1 @@
+"""Scores of executions: evaluators that run apart, rules, and what is kept of an execution that ended badly."""
