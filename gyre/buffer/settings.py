@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ..errors import InputError
+
 
 class Order(StrEnum):
     """Which ready group a step takes first; ties by the order in which they became ready."""
@@ -42,3 +44,22 @@ class BufferSettings:
     on_stale: OnStale = OnStale.DROP
     older_share: float = 0.0  # of a step's groups, those that an earlier update has used; 0: none is trained twice
     max_uses: int = 1  # most updates that a group is part of; more than 1 where older_share is
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            InputError: a limit is below 1 (`max_staleness`: 0), or one setting needs another.
+        """
+        for name in ("capacity_groups", "capacity_bytes", "groups_per_task", "max_uses"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name}: {value}; give 1 or more{'' if name == 'max_uses' else ', or leave it out'}")
+        if self.max_staleness is not None and self.max_staleness < 0:
+            raise InputError(f"max_staleness: {self.max_staleness}; give 0 or more, or leave it out")
+        if not 0.0 <= self.older_share <= 1.0:
+            raise InputError(f"older_share: {self.older_share}; give a share from 0 to 1")
+        if self.older_share and self.max_uses < 2:
+            raise InputError(f"max_uses: {self.max_uses}, but older_share is {self.older_share}; give 2 or more")
+        if self.on_stale is OnStale.WAIT and self.max_staleness is None:
+            raise InputError('on_stale: "wait" needs max_staleness; give both')
