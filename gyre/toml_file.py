@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import fields, is_dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
@@ -69,7 +70,7 @@ def _first_violation(kind: type[BaseModel], error: ValidationError) -> str:
     match first["type"]:
         case "missing":
             message = "missing"
-        case "extra_forbidden":
+        case "extra_forbidden" | "unexpected_keyword_argument":
             known = _known_keys(kind, first["loc"][:-1])
             message = f"unknown key; known keys: {', '.join(known)}" if known else "unknown key"
         case "value_error":
@@ -84,9 +85,10 @@ def _known_keys(kind: type[BaseModel], path: tuple[int | str, ...]) -> list[str]
     """Keys of the table at `path` below a model; it may be declared `Table` or `Table | None`."""
     for key in path:
         declared = kind.model_fields[str(key)].annotation if str(key) in kind.model_fields else None
-        tables = [
-            one for one in (declared, *get_args(declared)) if isinstance(one, type) and issubclass(one, BaseModel)
-        ]
+        tables = [one for one in (declared, *get_args(declared)) if isinstance(one, type)]
+        if any(is_dataclass(one) for one in tables):
+            return [field.name for one in tables if is_dataclass(one) for field in fields(one)]
+        tables = [one for one in tables if issubclass(one, BaseModel)]
         if not tables:
             return []
         kind = tables[0]

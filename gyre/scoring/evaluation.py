@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..workload.schema import Outcome
+from ..outcome import Outcome
 
 
 class CheckStage(StrEnum):

@@ -1,0 +1,38 @@
+"""A subject as JSON: what evaluators outside this process are given."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+from ..outcome import Outcome
+from .evaluation import Subject
+
+_FIELDS: Final = tuple(field.name for field in fields(Subject))
+
+
+def subject_json(subject: Subject, folder: Path | None) -> bytes:
+    """Return a subject as a JSON object with a key for each field; its `folder` is where the evaluator finds it.
+
+    Raises:
+        ValueError, TypeError: the task's data hold what JSON has not.
+    """
+    values = {name: getattr(subject, name) for name in _FIELDS}
+    values["folder"] = str(folder) if folder is not None else None
+    values["data"] = dict(subject.data)
+    return json.dumps(values, allow_nan=False).encode()  # in ASCII, so that any text of a policy can be in it
+
+
+def subject_of_json(text: bytes) -> Subject:
+    """Return the subject that `subject_json` wrote."""
+    values: dict[str, Any] = json.loads(text)
+    folder = values["folder"]
+    return Subject(
+        **{
+            **values,
+            "folder": Path(folder) if folder is not None else None,
+            "outcome": Outcome(values["outcome"]),
+        }
+    )
