@@ -56,6 +56,23 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
             temporary.unlink()
 
 
+def append_whole(descriptor: int, content: bytes, end: int) -> None:
+    """Write `content` at `end`, where a file ends, whole or not at all.
+
+    Raises:
+        OSError: the system refuses, for example because the disk is full.
+    """
+    rest, offset = memoryview(content), end
+    try:
+        while rest:
+            written = os.pwrite(descriptor, rest, offset)
+            rest, offset = rest[written:], offset + written
+    except BaseException:
+        with suppress(OSError):  # where even this is refused, a reader finds and reports the torn end
+            os.ftruncate(descriptor, end)
+        raise
+
+
 def write_text_atomic(path: Path, text: str) -> None:
     """Write `text` in UTF-8 to `path`, atomically; see `write_atomic`."""
     write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
@@ -120,7 +137,7 @@ def _remove_remains(path: Path) -> None:
     name = re.compile(re.escape(f".{path.name}.") + r"([0-9]{1,9})\.tmp")
     with os.scandir(path.parent) as entries:
         left = [
-            Path(entry.path) for entry in entries if (ours := name.fullmatch(entry.name)) and _is_dead(int(ours[1]))
+            Path(entry.path) for entry in entries if (ours := name.fullmatch(entry.name)) and is_dead(int(ours[1]))
         ]
     for remains in left:
         with suppress(OSError):  # in use, another's, or gone: not ours to remove
@@ -132,7 +149,8 @@ def _remove_remains(path: Path) -> None:
                 os.close(descriptor)
 
 
-def _is_dead(process: int) -> bool:
+def is_dead(process: int) -> bool:
+    """Return whether no process of this machine has this id."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

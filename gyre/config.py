@@ -7,9 +7,12 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .controller import ControllerSettings
+from .buffer.settings import BufferSettings
+from .controller_settings import ControllerSettings
+from .group_settings import GroupSettings
 from .policies import Policy, PolicySettings, find_policy
 from .toml_file import validated
+from .watch.settings import WatchSettings
 
 
 class _Settings(BaseModel):
@@ -90,6 +93,9 @@ class TrainingSettings(_Settings):
     micro_step_tokens: int = Field(default=262_144, ge=1, description="most tokens in a micro-step")
     max_paths: int = Field(default=5, ge=1, description="J_max, most paths trained of an execution")
     score_attempts: int = Field(default=3, ge=1, description="evaluations tried before an execution is dropped")
+    score_timeout_s: float | None = Field(
+        default=None, gt=0, description="after which an evaluation counts as failed; left out: never"
+    )
     min_group_members: int = Field(default=2, ge=1, description="fewest members with a valid score in a group")
 
     @model_validator(mode="after")
@@ -112,6 +118,7 @@ class FaultSettings(_Settings):
     """Failures that the simulator draws, keyed by the seed."""
 
     score_failure_rate: float = Field(default=0.0, ge=0, lt=1, description="share of evaluations that fail")
+    score_hang_rate: float = Field(default=0.0, ge=0, lt=1, description="share of evaluations that never come back")
     cell_mean_time_between_failures_s: float | None = Field(default=None, gt=0)
     cell_repair_s: float = Field(default=600.0, gt=0)
 
@@ -125,8 +132,22 @@ class RunSettings(_Settings):
     workload: WorkloadSettings
     cluster: ClusterSettings
     training: TrainingSettings
+    groups: GroupSettings = GroupSettings()
+    buffer: BufferSettings = BufferSettings()
     limits: LimitSettings = LimitSettings()
     faults: FaultSettings = FaultSettings()
+    watch: WatchSettings | None = Field(default=None, description="thresholds of alerts; left out: the defaults")
+
+    @model_validator(mode="after")
+    def _groups_can_work(self) -> Self:
+        after, size = self.groups.cancel_equal_after, self.training.group_size
+        if after is not None and after > size:
+            raise ValueError(f"groups.cancel_equal_after: {after} is more than training.group_size, {size}")
+        if self.faults.score_hang_rate > 0 and self.training.score_timeout_s is None:
+            raise ValueError(
+                "faults.score_hang_rate: without a time-out a run waits for ever; set training.score_timeout_s"
+            )
+        return self
 
     def make_policy(self) -> Policy:
         """Build the policy; raise InputError for an unknown policy, an unknown key or an impossible value."""
@@ -148,5 +169,9 @@ class RunSettings(_Settings):
             group_size=training.group_size,
             micro_step_tokens=training.micro_step_tokens,
             score_attempts=training.score_attempts,
+            score_timeout_s=training.score_timeout_s,
             min_group_members=training.min_group_members,
+            groups=self.groups,
+            buffer=self.buffer,
+            seed=self.seed,
         )

@@ -31,7 +31,7 @@ class ExecutionStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ExecutionFinished(Event):
-    """An execution ended. `outcome` is a `gyre.workload.schema.Outcome`.
+    """An execution ended. `outcome` is a `gyre.outcome.Outcome`.
 
     `version_tokens` holds the tokens that the policy sampled under each weight version, oldest first:
     ((version, tokens), ...).
@@ -148,7 +148,8 @@ class CheckpointSaved(Event):
 class RunResumed(Event):
     """The controller was rebuilt from its journal and the cluster is up again, with nothing running on it.
 
-    `version` is what the trainer has loaded; updates after it are to be made again. What is open is commanded again.
+    `version` is what the trainer has loaded; updates after it are to be made again. What is open is commanded again;
+    serving engines hold what was published last or `version`, and where that is older they are given it.
     """
 
     version: int

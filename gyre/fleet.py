@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .cluster import CELL_MOVES, CellKind, CellRole, CellSpec, CellState
+from .errors import InputError
 from .groups import IllegalMoveError
 
 _HEADED_FOR_TRAINING = frozenset({CellState.DRAINING, CellState.TO_TRAINING, CellState.TRAINING})
@@ -51,7 +52,14 @@ class Fleet:
     standalone_capacity: int = 0  # executions, over standalone engines that serve now
 
     def start(self, specs: Sequence[CellSpec]) -> None:
-        """Take the cells of a new run, as the cluster describes them."""
+        """Take the cells of a run that begins or goes on, as the cluster describes them.
+
+        Raises:
+            InputError: there is none, or the first is not the core.
+        """
+        if not specs or specs[0].kind is not CellKind.CORE:
+            raise InputError("a run needs cells, the core first")
+        self.cells.clear()
         for spec in specs:
             role = CellRole.TRAINING if spec.state in _HEADED_FOR_TRAINING else CellRole.SERVING
             self.cells.append(Cell(spec, spec.state, role))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-from .atomic import disk_errors
+from .atomic import disk_errors, is_dead
 from .errors import InputError
 
 LOCK_NAME: Final = ".lock"
+_PATIENCE_S: Final = 2.0
+_LOOK_S: Final = 0.01
 
 
 class PathLock:
@@ -28,6 +31,7 @@ class PathLock:
         """
         self._path = path
         self._descriptor = -1
+        give_up_s = time.monotonic() + _PATIENCE_S
         while self._descriptor < 0:
             with disk_errors(self._path):
                 descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -36,6 +40,9 @@ class PathLock:
             except OSError as error:
                 owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
                 os.close(descriptor)
+                if owner.isdecimal() and is_dead(int(owner)) and time.monotonic() < give_up_s:
+                    time.sleep(_LOOK_S)  # a child that the owner was starting when it was killed has it for a moment
+                    continue
                 raise InputError(
                     f"{subject}: in use by process {owner}; wait until it ends, or give another {kind}"
                 ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -22,10 +23,10 @@ class GroupState(StrEnum):
 GROUP_MOVES: Final[dict[GroupState, frozenset[GroupState]]] = {
     GroupState.DISPATCHED: frozenset({GroupState.RUNNING, GroupState.DROPPED}),
     GroupState.RUNNING: frozenset({GroupState.SCORING, GroupState.READY, GroupState.DROPPED}),
-    GroupState.SCORING: frozenset({GroupState.READY, GroupState.DROPPED}),
-    GroupState.READY: frozenset({GroupState.TRAINING, GroupState.DROPPED}),
-    GroupState.TRAINING: frozenset({GroupState.CONSUMED}),
-    GroupState.CONSUMED: frozenset(),
+    GroupState.SCORING: frozenset({GroupState.RUNNING, GroupState.READY, GroupState.DROPPED}),  # running: members added
+    GroupState.READY: frozenset({GroupState.TRAINING, GroupState.DROPPED, GroupState.CONSUMED}),  # consumed: long ago
+    GroupState.TRAINING: frozenset({GroupState.CONSUMED, GroupState.READY}),  # ready: its step was given up
+    GroupState.CONSUMED: frozenset({GroupState.READY}),  # to be trained again: by plan, or since an update was lost
     GroupState.DROPPED: frozenset(),
 }
 
@@ -61,7 +62,7 @@ class Execution:
     group: int
     state: ExecutionState = ExecutionState.QUEUED
     started_s: float | None = None
-    score_attempts: int = 0
+    attempt: int = 0  # evaluation that is awaited, from 0
     score: float | None = None
     sample_tokens: tuple[int, ...] = ()
     version_tokens: tuple[tuple[int, int], ...] = ()
@@ -75,16 +76,20 @@ class Execution:
 
 @dataclass(slots=True)
 class Group:
-    """N executions of one task, dispatched together at a weight version; the unit that a step takes."""
+    """Executions of one task, dispatched together at a weight version; the unit that a step takes."""
 
     group: int
     version: int
     dispatched_s: float
-    members: tuple[Execution, ...]
+    members: list[Execution]
+    task: int = 0
     state: GroupState = GroupState.DISPATCHED
     ready_s: float | None = None
+    replaced: int = 0  # members that were added for lost ones
+    scored_members: int = 0  # that hold a valid evaluation
     open_members: int = field(init=False)  # executions that have not ended
     unscored_members: int = field(init=False)  # executions that are neither scored nor dropped
+    trained: list[int] = field(default_factory=list)  # versions made by the updates that it was part of
 
     def __post_init__(self) -> None:
         self.open_members = self.unscored_members = len(self.members)
@@ -95,10 +100,27 @@ class Group:
             raise IllegalMoveError(f"group {self.group} cannot go from {self.state} to {state}")
         self.state = state
 
+    def add(self, members: Iterable[Execution]) -> None:
+        """Add members that are queued; a group of which all had ended runs again."""
+        before = len(self.members)
+        self.members.extend(members)
+        added = len(self.members) - before
+        self.replaced += added
+        self.open_members += added
+        self.unscored_members += added
+        if self.state is GroupState.SCORING:
+            self.move(GroupState.RUNNING)
+
     @property
-    def scored_members(self) -> int:
+    def scored(self) -> list[Execution]:
         """Members that hold a valid evaluation."""
-        return sum(member.state is ExecutionState.SCORED for member in self.members)
+        return [member for member in self.members if member.state is ExecutionState.SCORED]
+
+    @property
+    def equal_scores(self) -> bool:
+        """Whether all valid scores are known and the same, so that no member has an advantage over another."""
+        scores = {member.score for member in self.scored}
+        return len(scores) == 1 and None not in scores
 
     @property
     def sample_tokens(self) -> tuple[int, ...]:

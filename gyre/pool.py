@@ -1,30 +1,41 @@
-"""All groups in flight: their counts, the queue of executions to start, and which ready group is next."""
+"""All groups in flight: their counts, the queue of executions to start, and the buffer of those that are ready."""
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+from .buffer.buffer import SampleBuffer
+from .buffer.entry import Entry
+from .buffer.removal import Removal
+from .data_cursor import DataCursor
 from .groups import Execution, ExecutionState, Group, GroupState
+
+SAMPLE_TOKEN_BYTES: Final = 21  # of a sample in memory, a token: `gyre.trajectory.samples.TOKEN_FIELDS`
 
 
 @dataclass(slots=True)
 class Pool:
-    """Groups dispatched and neither consumed nor dropped. Group g holds executions g*N ... g*N + N-1."""
+    """Groups dispatched and not dropped, until no update will use them any more.
 
-    group_size: int
+    Group g holds executions g*stride ... g*stride + stride - 1.
+    Those that were lost are among the members until the group is gone; those that take their places come after them.
+    """
+
+    stride: int
+    buffer: SampleBuffer
     groups: dict[int, Group] = field(default_factory=dict)
     dispatched: int = 0  # executions
     started: int = 0
     finished: int = 0
     dispatched_groups: int = 0
-    pending_groups: int = 0  # neither ready, in training, consumed nor dropped
-    ready_groups: int = 0
-    _queue: deque[Execution] = field(default_factory=deque)
-    _ready: list[tuple[int, int, int]] = field(default_factory=list)  # heap of (version, order of readiness, group)
-    _readied: int = 0
+    outstanding_groups: int = 0  # dispatched, and neither used by an update nor dropped
+    pending: Counter[int] = field(default_factory=Counter)  # groups that are not ready yet, by version at dispatch
+    pending_groups: int = 0
+    queued: int = 0  # executions that wait for a place
+    _queue: deque[Execution] = field(default_factory=deque)  # those that wait, and some that were cancelled
 
     @property
     def water_level(self) -> int:
@@ -34,30 +45,66 @@ class Pool:
     @property
     def running(self) -> int:
         """Executions started and not finished."""
-        return self.water_level - len(self._queue)
+        return self.water_level - self.queued
 
     @property
-    def outstanding_groups(self) -> int:
-        """Groups dispatched and neither consumed nor dropped."""
-        return len(self.groups)
+    def ready_groups(self) -> int:
+        """Groups that are ready and that no step has taken."""
+        return self.buffer.ready
 
-    def dispatch(self, version: int, time_s: float) -> Group:
+    def takeable_groups(self, version: int) -> int:
+        """Groups that the open step, or the next one, may take now at `version` updates."""
+        if self.buffer.ready == 0:
+            return 0  # so most events find it
+        kept = self.buffer.waits_for(self.pending, version)
+        return max(0, min(self.buffer.available(version), self.buffer.places - kept))
+
+    @property
+    def cursor(self) -> DataCursor:
+        """The place in the data up to which every group was trained or dropped; costs O(groups in flight)."""
+        return DataCursor.of(
+            self.dispatched_groups, {number for number, group in self.groups.items() if not group.trained}
+        )
+
+    def dispatch(self, version: int, time_s: float, executions: int, task: int) -> Group:
         """Add the next group at weight version `version`; its executions join the end of the queue."""
         number = self.dispatched_groups
-        first = number * self.group_size
-        members = tuple(Execution(first + place, number) for place in range(self.group_size))
-        group = self.groups[number] = Group(number, version, time_s, members)
+        first = number * self.stride
+        members = [Execution(first + place, number) for place in range(executions)]
+        group = self.groups[number] = Group(number, version, time_s, members, task)
         self._queue.extend(members)
         self.dispatched_groups += 1
+        self.outstanding_groups += 1
         self.pending_groups += 1
-        self.dispatched += self.group_size
+        self.pending[version] += 1
+        self._count_dispatched(executions)
         return group
+
+    def replace(self, group: Group, executions: int) -> list[Execution]:
+        """Add executions to a group that lost some; they go to the front of the queue.
+
+        The others of their group ended or run already and grow stale while they wait, and steps take the oldest groups
+        first: at the end of the queue they would hold up what is needed next.
+        """
+        first = group.group * self.stride + len(group.members)
+        added = [Execution(first + place, group.group) for place in range(executions)]
+        group.add(added)
+        self._queue.extendleft(reversed(added))
+        self._count_dispatched(executions)
+        return added
+
+    def _count_dispatched(self, executions: int) -> None:
+        self.dispatched += executions
+        self.queued += executions
 
     def startable(self, capacity: int) -> Iterator[Execution]:
         """Start queued executions, first in first out, while fewer than `capacity` run."""
-        while self._queue and self.running < capacity:
+        while self.queued and self.running < capacity:
             execution = self._queue.popleft()
+            if execution.state is not ExecutionState.QUEUED:
+                continue  # cancelled while it waited
             self.started += 1
+            self.queued -= 1
             execution.move(ExecutionState.RUNNING)
             group = self.groups[execution.group]
             if group.state is GroupState.DISPATCHED:
@@ -66,46 +113,84 @@ class Pool:
 
     def execution(self, number: int) -> Execution | None:
         """Return an execution of a group in flight, or None if its group was consumed or dropped."""
-        group = self.groups.get(number // self.group_size)
-        return group.members[number % self.group_size] if group else None
+        group = self.groups.get(number // self.stride)
+        place = number % self.stride
+        return group.members[place] if group and place < len(group.members) else None
 
     def end(self, execution: Execution) -> None:
         """Count that an execution ended (finished, lost or cancelled)."""
-        if execution.state is ExecutionState.QUEUED:
-            self._queue.remove(execution)
+        self.queued -= execution.state is ExecutionState.QUEUED
         self.finished += 1
         self.groups[execution.group].open_members -= 1
 
     def settle(self, execution: Execution, state: ExecutionState) -> Group:
-        """Record an execution's last state, scored or dropped; return its group, moved on if that was the last one."""
+        """Record an execution's last state, scored or dropped; return its group."""
         execution.move(state)
         group = self.groups[execution.group]
         group.unscored_members -= 1
+        group.scored_members += state is ExecutionState.SCORED
         return group
 
-    def make_ready(self, group: Group, time_s: float) -> None:
-        """Put a group among those that a step may take."""
+    def cancel(self, execution: Execution) -> None:
+        """Drop an execution that waits, runs or is being scored."""
+        if execution.state is not ExecutionState.SCORING:
+            self.end(execution)
+        self.settle(execution, ExecutionState.DROPPED)
+
+    def make_ready(self, group: Group, time_s: float, version: int) -> Sequence[Removal]:
+        """Put a group among those that a step may take, at `version` updates; return what leaves the buffer for it."""
         group.move(GroupState.READY)
         group.ready_s = time_s
-        heapq.heappush(self._ready, (group.version, self._readied, group.group))
-        self._readied += 1
-        self.pending_groups -= 1
-        self.ready_groups += 1
+        self._no_longer_pending(group)
+        return self.buffer.add(entry_of(group), version)
 
-    def take(self) -> Group:
-        """Take the ready group of the oldest version, first ready first."""
-        _, _, number = heapq.heappop(self._ready)
-        group = self.groups[number]
+    def take(self, version: int) -> Group:
+        """Take the group that the buffer says is next for the step at `version` updates."""
+        group = self.groups[self.buffer.take(version).group]
         group.move(GroupState.TRAINING)
-        self.ready_groups -= 1
         return group
 
-    def consume(self, number: int) -> None:
-        """Forget a group whose samples an update used."""
-        self.groups.pop(number).move(GroupState.CONSUMED)
+    def consume(self, taken: Sequence[int], version: int) -> Sequence[Removal]:
+        """Record that the update that made `version` used groups; return what leaves the buffer, maybe others."""
+        for number in taken:
+            group = self.groups[number]
+            group.move(GroupState.CONSUMED)
+            self.outstanding_groups -= not group.trained
+            group.trained.append(version)
+        removals = self.buffer.consumed(version)
+        gone = {removal.group for removal in removals}
+        for number in taken:
+            if number not in gone:
+                self.groups[number].move(GroupState.READY)
+        return removals
+
+    def forget(self, removal: Removal) -> Group:
+        """Forget a group that left the buffer; return it."""
+        group = self.groups.pop(removal.group)
+        if group.state is GroupState.READY:
+            group.move(GroupState.CONSUMED if removal.trained else GroupState.DROPPED)
+        self.outstanding_groups -= not removal.trained
+        return group
 
     def drop(self, group: Group) -> None:
         """Forget a group that is not ready and never will be."""
         group.move(GroupState.DROPPED)
-        self.pending_groups -= 1
+        self._no_longer_pending(group)
+        self.outstanding_groups -= 1
         del self.groups[group.group]
+
+    def _no_longer_pending(self, group: Group) -> None:
+        self.pending_groups -= 1
+        self.pending[group.version] -= 1
+        if not self.pending[group.version]:
+            del self.pending[group.version]
+
+
+def entry_of(group: Group) -> Entry:
+    """Return a ready group as the buffer knows it."""
+    tokens = sum(group.sample_tokens)
+    longest = max((sum(count for _, count in member.version_tokens) for member in group.scored), default=0)
+    size = tokens * SAMPLE_TOKEN_BYTES
+    return Entry(
+        group.group, group.task, group.version, group.ready_s or 0.0, tokens, longest, size, len(group.trained)
+    )

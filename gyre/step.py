@@ -20,8 +20,8 @@ class StepPhase(StrEnum):
 
 
 STEP_MOVES: Final[dict[StepPhase, frozenset[StepPhase]]] = {
-    StepPhase.IDLE: frozenset({StepPhase.OPEN}),
-    StepPhase.OPEN: frozenset({StepPhase.UPDATING}),
+    StepPhase.IDLE: frozenset({StepPhase.OPEN, StepPhase.PUBLISHING}),  # publishing: older weights after a restart
+    StepPhase.OPEN: frozenset({StepPhase.UPDATING, StepPhase.IDLE}),  # idle: given up
     StepPhase.UPDATING: frozenset({StepPhase.IDLE, StepPhase.PUBLISHING, StepPhase.OPEN}),
     StepPhase.PUBLISHING: frozenset({StepPhase.IDLE}),
 }
@@ -83,6 +83,14 @@ class Step:
         """Forget all groups and micro-steps."""
         self.groups.clear()
         self.restart()
+
+    def give_up(self) -> None:
+        """Forget a step, however far it has come: the weights that it builds on are gone."""
+        if self.phase is StepPhase.UPDATING:
+            self.move(StepPhase.OPEN)
+        if self.phase is not StepPhase.IDLE:
+            self.move(StepPhase.IDLE)
+        self.clear()
 
     def restart(self) -> None:
         """Forget what was offered and done, keep the groups: their gradients were lost with the core."""

@@ -67,8 +67,17 @@ class View:
         return self._controller.pool.ready_groups
 
     @property
+    def takeable_groups(self) -> int:
+        """Ready groups that the open step, or the next one, may take now: at most the places that it has left.
+
+        Fewer than `ready_groups` where the buffer limits groups of one task, or keeps places for groups that must not
+        become staler.
+        """
+        return self._controller.pool.takeable_groups(self._controller.version)
+
+    @property
     def outstanding_groups(self) -> int:
-        """Groups dispatched and neither consumed nor dropped."""
+        """Groups dispatched and neither used by an update nor dropped."""
         return self._controller.pool.outstanding_groups
 
     @property

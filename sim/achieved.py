@@ -11,27 +11,25 @@ from gyre.journal import Entry
 from gyre.policies import Dispatch
 
 from .bounds import LowerBound, lower_bound
+from .group_rows import GroupRows
 from .run import Run
-from .sampler import GroupSampler
 
 
 class ConsumedGroups:
     """Collects from a journal which groups each step took; `rows` says which executions of the workload these were."""
 
     def __init__(self, run: Run) -> None:
-        settings = run.settings
         self._run = run
-        self._sampler = GroupSampler(
-            run.program, settings.training.group_size, seed=settings.seed, order=settings.workload.order
-        )
-        self._steps: dict[
-            int, dict[int, None]
-        ] = {}  # step -> groups, each once though a restarted step offers it again
+        self._rows = GroupRows(run)
+        # step -> groups, each once though a restarted step offers it again
+        self._steps: dict[int, dict[int, None]] = {}
 
     def add(self, entry: Entry) -> None:
         """Take the next entry of the journal."""
         if isinstance(entry, OfferMicroSteps):
             self._steps.setdefault(entry.step, {})[entry.group] = None
+        else:
+            self._rows.add(entry)
 
     def bound(self, updates: int) -> LowerBound | None:
         """Return the bound on the time of the first `updates` updates; None where there was none.
@@ -40,7 +38,7 @@ class ConsumedGroups:
         that dispatches otherwise has no such limit, and only work and the longest group bound it.
         """
         steps = [
-            np.stack([self._sampler.rows(group) for group in groups])
+            np.stack([self._rows.of(group) for group in groups])
             for step, groups in sorted(self._steps.items())
             if step < updates
         ]

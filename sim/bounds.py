@@ -31,8 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gyre.arrays import FloatArray, Int64Array, row_sums
+from gyre.outcome import Outcome
 from gyre.workload.program import Program
-from gyre.workload.schema import Outcome
 
 from .closed_forms import mcnaughton
 from .hardware_profile import HardwareProfile

@@ -10,10 +10,10 @@ import simpy
 
 from gyre.cluster import CellKind, CellRole, CellSpec, CellState
 from gyre.config import KvOnLeave, KvOnPublish, RunSettings
+from gyre.draws import exponential
 from gyre.events import CellChanged, CellFailed, CellJoined, LoadReport, WeightsPublished
 
 from .context import Context
-from .draws import exponential
 from .hardware_profile import HardwareProfile
 
 _FAILURE_DRAW = 101

@@ -41,6 +41,7 @@ class SimCluster(Cluster):
         hardware: HardwareProfile,
         controller: Controller,
         record: Callable[[Entry], None],
+        sampler: GroupSampler,
     ) -> None:
         cells = build_cells(settings, hardware, cell_capacity(settings, hardware, program))
         engines = [hardware.engine_spec()] * cells[-1].engines.stop
@@ -53,7 +54,6 @@ class SimCluster(Cluster):
         self._cells = Cells(self._context, cells, lambda cell: self._trainer.cell_changed(cell))  # noqa: PLW0108 (below)
         gpus = [cell.spec.gpus for cell in cells]
         self._trainer = Trainer(self._context, gpus, self._cells.trains, self._cells.report_loads)
-        sampler = GroupSampler(program, settings.training.group_size, seed=settings.seed, order=settings.workload.order)
         self._rollouts = Rollouts(self._context, sampler)
         self._stopped = False
         self._commands: dict[type[Command], Callable[[Any], None]] = {
@@ -67,7 +67,9 @@ class SimCluster(Cluster):
             cmd.CloseJoinWindow: lambda command: None,  # in the simulator a cell joins by its first claim
             cmd.ApplyUpdate: self._trainer.apply,
             cmd.PublishWeights: self._publish,
-            cmd.DropGroup: lambda command: None,
+            cmd.AddExecutions: self._rollouts.add,
+            cmd.DropGroup: lambda command: self._rollouts.forget(command.group),
+            cmd.ReleaseGroup: lambda command: self._rollouts.forget(command.group),
             cmd.SetTimer: self._set_timer,
             cmd.StopRun: self._stop,
         }

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from gyre.arrays import row_sums
-from gyre.commands import DispatchGroup
+from gyre.commands import AddExecutions, DispatchGroup
+from gyre.draws import uniform
 from gyre.events import ExecutionFinished, ExecutionScored, ExecutionStarted
-from gyre.workload.schema import Outcome
+from gyre.outcome import Outcome
 
 from .context import Context
-from .draws import uniform
 from .sampler import GroupSampler
 from .serving import Ended, EndReason
 
 _SCORE_DRAW: Final = 102
+_HANG_DRAW: Final = 104
 _OUTCOMES: Final = tuple(Outcome)
 
 
@@ -41,15 +43,35 @@ class Rollouts:
         self._context = context
         self._sampler = sampler
         self._rollouts: dict[int, _Rollout] = {}
+        self._tasks: dict[int, int] = {}  # of groups that may get more executions
+        settings = context.settings
+        self._size = settings.training.group_size
+        self._stride = settings.groups.stride(self._size)
         self._running: dict[int, None] = {}  # in the serving model, by start
         self._output_tokens = row_sums(context.program.output_tokens, context.program.call_start)
         self.version = 0  # weights that the engines serve
 
     def dispatch(self, command: DispatchGroup) -> None:
         """Assign a row of the program to each execution of a group."""
-        rows = self._sampler.rows(command.group)
-        for execution, row in zip(command.executions, rows, strict=True):
+        rows = self._sampler.rows(command.group, command.task)
+        for execution, row in zip(command.executions, rows, strict=False):
             self._rollouts[execution] = _Rollout(int(row))
+        if self._stride > self._size:
+            self._tasks[command.group] = command.task
+            self._add_extra(command.group, command.executions[self._size :])
+
+    def add(self, command: AddExecutions) -> None:
+        """Assign rows to executions that take the places of lost ones."""
+        self._add_extra(command.group, command.executions)
+
+    def _add_extra(self, group: int, executions: Iterable[int]) -> None:
+        for execution in executions:
+            row = self._sampler.extra_row(group, self._tasks[group], execution % self._stride)
+            self._rollouts[execution] = _Rollout(row)
+
+    def forget(self, group: int) -> None:
+        """A group gets no more executions."""
+        self._tasks.pop(group, None)
 
     def start(self, execution: int) -> None:
         """Set up and run an execution."""
@@ -84,8 +106,9 @@ class Rollouts:
         elif ended.reason is EndReason.OVERALL_TIMEOUT:
             rollout.outcome = Outcome.OVERALL_TIMEOUT
         tokens = tuple(rollout.version_tokens)
+        calls = self._tool_calls(rollout)
         self._context.report(
-            ExecutionFinished(self._context.now_s, ended.execution, _reported(rollout.outcome), tokens)
+            ExecutionFinished(self._context.now_s, ended.execution, _reported(rollout.outcome), tokens, calls)
         )
 
     def cancel(self, execution: int) -> None:
@@ -105,7 +128,9 @@ class Rollouts:
     # Scores
 
     def score(self, execution: int, attempt: int) -> None:
-        """Evaluate a finished execution; the result comes after its scoring time."""
+        """Evaluate a finished execution; the result comes after its scoring time, or never."""
+        if self._drawn(_HANG_DRAW, self._context.settings.faults.score_hang_rate, execution, attempt):
+            return
         scoring_s = float(self._context.program.scoring_s[self._rollouts[execution].row])
         self._context.after(scoring_s, lambda _: self._scored(execution, attempt))
 
@@ -113,24 +138,37 @@ class Rollouts:
         context, rollout = self._context, self._rollouts.get(execution)
         if rollout is None:
             return  # cancelled meanwhile
-        if rollout.outcome is Outcome.SCORE_FAILED or self._score_fails(execution, attempt):
-            context.report(ExecutionScored(context.now_s, execution, False, None, ()))
+        rate = context.settings.faults.score_failure_rate
+        if rollout.outcome is Outcome.SCORE_FAILED or self._drawn(_SCORE_DRAW, rate, execution, attempt):
+            context.report(ExecutionScored(context.now_s, execution, False, None, (), attempt, "failed"))
             return
         reward = float(context.program.reward[rollout.row])
         score = None if math.isnan(reward) else reward
         samples = self._sample_tokens(rollout)
         del self._rollouts[execution]
-        context.report(ExecutionScored(context.now_s, execution, True, score, samples))
+        context.report(ExecutionScored(context.now_s, execution, True, score, samples, attempt))
 
-    def _score_fails(self, execution: int, attempt: int) -> bool:
-        rate = self._context.settings.faults.score_failure_rate
-        return rate > 0 and uniform(self._context.settings.seed, _SCORE_DRAW, execution, attempt) < rate
+    def _drawn(self, kind: int, rate: float, execution: int, attempt: int) -> bool:
+        return rate > 0 and uniform(self._context.settings.seed, kind, execution, attempt) < rate
+
+    def _tool_calls(self, rollout: _Rollout) -> int:
+        """Calls of the model that follow another of their thread; of an execution cut short, a share like its tokens'.
+
+        A thread's first call answers no tool; every later one is taken to answer one.
+        """
+        program, row = self._context.program, rollout.row
+        calls = int(program.call_start[row + 1] - program.call_start[row] - program.thread_count[row])
+        return math.floor(calls * self._done(rollout))
+
+    def _done(self, rollout: _Rollout) -> float:
+        """Share of the recorded tokens that an execution sampled."""
+        return min(1.0, rollout.generated_tokens / max(1, int(self._output_tokens[rollout.row])))
 
     def _sample_tokens(self, rollout: _Rollout) -> tuple[int, ...]:
         """Lengths of the selected paths; those of an execution that was cut short shrink with what it sampled."""
         program = self._context.program
         paths = program.path_tokens[program.path_start[rollout.row] : program.path_start[rollout.row + 1]]
-        share = min(1.0, rollout.generated_tokens / max(1, int(self._output_tokens[rollout.row])))
+        share = self._done(rollout)
         return tuple(math.ceil(tokens * share) for tokens in paths.tolist()) if share > 0 else ()
 
 

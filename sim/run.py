@@ -16,6 +16,7 @@ from gyre.workload.program import Program
 
 from .cluster import SimCluster
 from .hardware_profile import HardwareProfile, load_hardware
+from .sampler import GroupSampler
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,22 @@ class Run:
         Raises:
             InputError: the settings cannot work (no step can be made, a request fits no engine).
         """
-        controller = Controller(self.settings.controller_settings(), self.settings.make_policy())
-        SimCluster(self.settings, self.program, self.hardware, controller, record).run()
+        sampler = self.sampler()
+        controller = self.controller(sampler)
+        SimCluster(self.settings, self.program, self.hardware, controller, record, sampler).run()
         return controller
+
+    def sampler(self) -> GroupSampler:
+        """Return what says which executions of the workload a group replays."""
+        settings = self.settings
+        return GroupSampler(
+            self.program, settings.training.group_size, seed=settings.seed, order=settings.workload.order
+        )
+
+    def controller(self, sampler: GroupSampler | None = None) -> Controller:
+        """Return a new controller for this run; replay of the run's journal needs one."""
+        tasks = (sampler or self.sampler()).tasks
+        return Controller(self.settings.controller_settings(), self.settings.make_policy(), tasks)
 
     def with_policy(self, settings: RunSettings) -> Run:
         """Return the same workload under other settings of policy and cluster."""
@@ -48,7 +62,9 @@ def prepare(settings: RunSettings) -> Run:
         InputError: a file is missing or malformed, or settings contradict each other.
     """
     check(settings)
-    return Run(settings, load_program(settings.workload, settings.training, settings.seed), load_cell(settings))
+    run = Run(settings, load_program(settings.workload, settings.training, settings.seed), load_cell(settings))
+    run.controller()  # refuses what cannot work with this many tasks
+    return run
 
 
 def load_cell(settings: RunSettings) -> HardwareProfile:
@@ -75,6 +91,7 @@ def gpus_of(settings: RunSettings) -> int:
 def check(settings: RunSettings) -> None:
     """Raise InputError where a policy cannot work on the cluster that the settings describe."""
     policy, cells = settings.make_policy().settings, settings.cluster.cells
+    settings.controller_settings().refuse_impossible(policy)
     if not isinstance(policy, AsyncSettings):
         return
     serving = cells + settings.cluster.standalone_engines - (policy.train_cells or 1)

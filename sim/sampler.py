@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
 from gyre.config import GroupOrder
+from gyre.draws import generator
+from gyre.task_order import TaskOrder
 from gyre.workload.program import Program
-
-from .draws import generator
 
 
 def ungrouped(program: Program) -> bool:
@@ -16,12 +18,18 @@ def ungrouped(program: Program) -> bool:
     return len(np.unique(program.group)) == program.executions
 
 
-class GroupSampler:
-    """Maps the n-th dispatched group to N rows of a program, by seed alone, so that every policy sees the same groups.
+_MEMBER_DRAW: Final = 1
+_CUT_DRAW: Final = 2
+_EXTRA_DRAW: Final = 3
 
-    Groups come in epochs: each holds every group of the workload once. A recorded group with more than N members gives
-    N of them; one with fewer gives all of them and repeats some, drawn with replacement. A workload without groups,
-    each of one member, is cut into groups of N at random.
+
+class GroupSampler:
+    """Maps a dispatched group to N rows of a program, by seed alone, so that every policy sees the same groups.
+
+    The recorded groups of the workload are the tasks, and `tasks` is their order. A recorded group with more than N
+    members gives N of them; one with fewer gives all of them and repeats some, drawn with replacement. A workload
+    without groups, each of one member, is cut into groups of N at random. Executions beyond N, redundant ones and those
+    that take the place of a lost one, replay a row drawn from all that were recorded of the task.
     """
 
     def __init__(
@@ -29,31 +37,30 @@ class GroupSampler:
     ) -> None:
         self._size = group_size
         self._seed = seed
-        self._order = order
-        self._members = self._grouped(program)
-        self._epoch = -1
-        self._permutation: npt.NDArray[np.int64] = np.arange(len(self._members))
+        shuffled = order is GroupOrder.SHUFFLED
+        self._members = self._grouped(program, shuffled)
+        self.tasks = TaskOrder(len(self._members), seed=seed, shuffled=shuffled)
 
-    def _grouped(self, program: Program) -> list[npt.NDArray[np.int64]]:
+    def _grouped(self, program: Program, shuffled: bool) -> list[npt.NDArray[np.int64]]:
         counts = np.bincount(program.group, minlength=len(program.group_ids))
         if ungrouped(program) and self._size > 1:
             rows = np.arange(program.executions)
-            if self._order is GroupOrder.SHUFFLED:
-                rows = generator(self._seed, 2).permutation(rows)
+            if shuffled:
+                rows = generator(self._seed, _CUT_DRAW).permutation(rows)
             return np.array_split(rows, max(1, program.executions // self._size))
         by_group = np.argsort(program.group, kind="stable")
         return [rows for rows in np.split(by_group, np.cumsum(counts)[:-1]) if len(rows)]
 
-    def rows(self, group: int) -> npt.NDArray[np.int64]:
-        """Return the program rows, shape (N,), of the group dispatched as number `group` (from 0)."""
-        epoch, place = divmod(group, len(self._members))
-        if epoch != self._epoch and self._order is GroupOrder.SHUFFLED:
-            self._permutation = generator(self._seed, 0, epoch).permutation(len(self._members))
-        self._epoch = epoch
-        members = self._members[int(self._permutation[place])]
+    def rows(self, group: int, task: int) -> npt.NDArray[np.int64]:
+        """Return the program rows, shape (N,), of group number `group`, which has task `task`."""
+        members = self._members[task]
         if len(members) == self._size:
             return members
-        draw = generator(self._seed, 1, group)
+        draw = generator(self._seed, _MEMBER_DRAW, group)
         if len(members) > self._size:
             return np.asarray(draw.choice(members, self._size, replace=False))
         return np.concatenate([members, draw.choice(members, self._size - len(members))])
+
+    def extra_row(self, group: int, task: int, place: int) -> int:
+        """Return the program row of the member at `place`, N or more, of a group."""
+        return int(generator(self._seed, _EXTRA_DRAW, group, place).choice(self._members[task]))

@@ -86,13 +86,13 @@ class Policy(ABC):
 
     def opens(self, view: View) -> bool:
         """Whether to open a step: the core trains, and enough groups are ready (one, if streaming)."""
-        if not view.core.training or view.ready_groups == 0:
+        if not view.core.training or view.takeable_groups == 0:
             return False
-        return self.settings.streaming or view.ready_groups >= view.groups_per_step or view.exhausted
+        return self.settings.streaming or view.takeable_groups >= view.groups_per_step or view.exhausted
 
     def take(self, view: View) -> int:
-        """How many ready groups the open step takes now, oldest version first."""
-        return min(view.ready_groups, view.groups_per_step - view.step_groups)
+        """How many ready groups the open step takes now; the buffer says which."""
+        return min(view.takeable_groups, view.groups_per_step - view.step_groups)
 
     def closes(self, view: View) -> bool:
         """Whether the open step takes no more groups: it has B, or none can come before the next dispatch."""

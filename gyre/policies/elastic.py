@@ -55,7 +55,9 @@ class Elastic(Policy):
         if view.at_boundary:
             return self._boundary(view)
         if self._late:
-            return self._send_back_late(view)
+            arrived = self._send_back_late(view)
+            if arrived or self._late:
+                return arrived
         if view.step_phase is StepPhase.PUBLISHING:
             return ()
         return self._next_to_training(view)

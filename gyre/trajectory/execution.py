@@ -14,5 +14,5 @@ class ExecutionRecord:
     score: float | None = None  # None: no valid score; the execution is not trained
     harness: str = ""
     task: str = ""
-    outcome: str = ""  # a word of gyre.workload.schema.Outcome, where known
+    outcome: str = ""  # a word of gyre.outcome.Outcome, where known
     wall_s: float | None = None

@@ -11,10 +11,11 @@ import polars as pl
 
 from ..arrays import Int32Array, Int64Array, row_starts
 from ..errors import InputError
+from ..outcome import Outcome
 from ..role import Role
 from .paths import ContextTrees, selected_paths
 from .program import Program
-from .schema import Outcome, Relation
+from .schema import Relation
 from .threads import join_calls, thread_table
 from .trace import Trace
 

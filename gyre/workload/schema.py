@@ -15,6 +15,7 @@ from typing import Final
 
 import polars as pl
 
+from ..outcome import Outcome
 from ..role import Role
 
 SCHEMA_VERSION: Final = 1
@@ -38,18 +39,6 @@ class WaitKind(StrEnum):
     HUMAN = "human"
     SUBAGENT_JOIN = "subagent_join"  # the wait after the last sub-agent has ended
     QUEUE = "queue"  # the harness or provider, such as a summary call that the source does not list
-
-
-class Outcome(StrEnum):
-    """How an execution ended."""
-
-    COMPLETED = "completed"
-    HARNESS_TIMEOUT = "harness_timeout"
-    OVERALL_TIMEOUT = "overall_timeout"
-    AGENT_ERROR = "agent_error"
-    ENV_SETUP_FAILED = "env_setup_failed"
-    SCORE_FAILED = "score_failed"
-    CANCELLED = "cancelled"
 
 
 class ScoreStatus(StrEnum):

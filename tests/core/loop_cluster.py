@@ -30,11 +30,15 @@ class LoopCluster:
     length_s: Callable[[int], float]
     outcome: Callable[[int], str] = lambda execution: "completed"
     valid: Callable[[int, int], bool] = lambda execution, attempt: True
+    hangs: Callable[[int, int], bool] = lambda execution, attempt: False
+    score: Callable[[int], float] = lambda execution: 1.0
+    scoring_s: float = 0.0
     sample_tokens: int = 100
     train_s_per_token: float = 0.001
     update_s: float = 0.0
     publish_s: float = 0.0
     switch_s: float = 0.0
+    checkpoint_every: int = 0  # updates; 0: never
     check: Callable[[Controller, ev.Event, Sequence[cmd.Command]], None] = lambda *_: None
     journal: list[Entry] = field(default_factory=list)
     stopped: bool = False
@@ -50,7 +54,15 @@ class LoopCluster:
         self.step = 0
 
     def run(self) -> list[Entry]:
-        self.report(ev.RunStarted(0.0, self.specs))
+        return self.go_on(ev.RunStarted(0.0, self.specs))
+
+    def resume(self, version: int) -> list[Entry]:
+        """Go on with a controller and a journal that a cluster before this one left; nothing runs any more."""
+        self.now = self.controller.time_s
+        return self.go_on(ev.RunResumed(self.now, version, self.specs))
+
+    def go_on(self, event: ev.Event) -> list[Entry]:
+        self.report(event)
         while not self.stopped:
             self.now, _, callback = heapq.heappop(self.heap)
             callback()
@@ -79,18 +91,27 @@ class LoopCluster:
     def DispatchGroup(self, c: cmd.DispatchGroup) -> None:  # noqa: N802
         pass
 
-    DropGroup = CloseJoinWindow = CancelExecution = SetTimer = DispatchGroup
+    # What is reported of a cancelled execution all the same must change nothing.
+    DropGroup = ReleaseGroup = AddExecutions = CloseJoinWindow = CancelExecution = DispatchGroup
+
+    def SetTimer(self, c: cmd.SetTimer) -> None:  # noqa: N802
+        self._later(c.at_s - self.now, ev.Timer, c.name)
 
     def StartExecution(self, c: cmd.StartExecution) -> None:  # noqa: N802
         self.report(ev.ExecutionStarted(self.now, c.execution, self.controller.published_version))
-        self._later(
-            self.length_s(c.execution), ev.ExecutionFinished, c.execution, self.outcome(c.execution), ((0, 10),)
-        )
+        length_s, outcome = self.length_s(c.execution), self.outcome(c.execution)
+        if outcome == "lost":
+            self._later(length_s, ev.ExecutionLost, c.execution, "its host died")
+        else:
+            self._later(length_s, ev.ExecutionFinished, c.execution, outcome, ((0, 10),))
 
     def ScoreExecution(self, c: cmd.ScoreExecution) -> None:  # noqa: N802
+        if self.hangs(c.execution, c.attempt):
+            return
         valid = self.valid(c.execution, c.attempt)
         samples = (self.sample_tokens,) if valid else ()
-        self._later(0.0, ev.ExecutionScored, c.execution, valid, 1.0 if valid else None, samples)
+        score = self.score(c.execution) if valid else None
+        self._later(self.scoring_s, ev.ExecutionScored, c.execution, valid, score, samples, c.attempt)
 
     def SwitchRole(self, c: cmd.SwitchRole) -> None:  # noqa: N802
         on_way, there = {
@@ -130,6 +151,8 @@ class LoopCluster:
 
     def ApplyUpdate(self, c: cmd.ApplyUpdate) -> None:  # noqa: N802
         self._later(self.update_s, ev.UpdateApplied, c.step + 1)
+        if self.checkpoint_every and (c.step + 1) % self.checkpoint_every == 0:
+            self._later(self.update_s, ev.CheckpointSaved, c.step + 1)
 
     def PublishWeights(self, c: cmd.PublishWeights) -> None:  # noqa: N802
         self._later(self.publish_s, ev.WeightsPublished, c.version)

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_programs import SmallCall, SmallExecution, program_of
 
+from gyre.outcome import Outcome
 from gyre.sim.bounds import Term, lower_bound, serving_work_gpu_s, unloaded_seconds
 from gyre.sim.closed_forms import list_schedule
 from gyre.sim.hardware_profile import HardwareProfile, hardware_names, load_hardware
 from gyre.sim.serving import ServingModel
 from gyre.sim.training import attended_pairs, micro_step_s, training_work_gpu_s
 from gyre.workload.program import Program
-from gyre.workload.schema import Outcome
 
 HARDWARE = load_hardware("qwen3.5-122b-tp8")
 

@@ -25,6 +25,7 @@ from gyre.events import (
 from gyre.journal import Entry, to_line
 from gyre.policies import POLICIES
 from gyre.replay import replay
+from gyre.sim.run import Run
 
 LENGTHS = [[float(5 + (7 * group + 11 * member) % 23) for member in range(4)] for group in range(24)]
 
@@ -68,7 +69,7 @@ def test_failing_cells_lose_nothing_and_count_nothing_twice(policy: str, seed: i
 
 def controller_after(run: RunSettings, entries: list[Entry]) -> Controller:
     """Rebuild the controller from the journal, which must command the same again."""
-    controller = Controller(run.controller_settings(), run.make_policy())
+    controller = Run(run, program(LENGTHS, decode=True, path_tokens=60), ON).controller()
     assert replay(entries, controller) == []
     return controller
 

@@ -117,9 +117,12 @@ def frame_at(data: Data, offset: int) -> Frame | None:
     return frame if zlib.crc32(header, zlib.crc32(prefix[_CHECKED_FROM:])) == crc else None
 
 
-def scan(data: Data) -> Iterator[Frame | Gap]:
-    """Walk over a log: every frame with a sound header, and the gaps between them. Payloads are not looked at."""
-    offset = len(FILE_HEADER) if data[: len(FILE_HEADER)] == FILE_HEADER else 0
+def scan(data: Data, start: int = 0) -> Iterator[Frame | Gap]:
+    """Walk over a log, from the frame at `start`: every frame with a sound header, and the gaps between them.
+
+    Payloads are not looked at.
+    """
+    offset = start or (len(FILE_HEADER) if data[: len(FILE_HEADER)] == FILE_HEADER else 0)
     while offset < len(data):
         frame = frame_at(data, offset)
         if frame is None:

@@ -44,13 +44,30 @@ class CallLog:
             self._identity, self._size = (found.st_dev, found.st_ino), found.st_size
             self._scan = LogScan(path, LogBytes(descriptor, self._size))
 
+    def refresh(self) -> None:
+        """Take in what was appended since the log was opened, or refreshed; only that is walked over.
+
+        Raises:
+            InputError: the file cannot be read, or another stands there now.
+        """
+        with self._file() as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size > self._size:
+                self._size = size
+                self._scan.extend(LogBytes(descriptor, size))
+
     @contextmanager
     def _bytes(self) -> Iterator[LogBytes]:
+        with self._file() as descriptor:
+            yield LogBytes(descriptor, self._size)
+
+    @contextmanager
+    def _file(self) -> Iterator[int]:
         with _opened(self._path) as descriptor:
             found = os.fstat(descriptor)
             if (found.st_dev, found.st_ino) != self._identity:
                 raise InputError(f"{self._path}: another file stands there now; open it anew")
-            yield LogBytes(descriptor, self._size)
+            yield descriptor
 
     @property
     def path(self) -> Path:

@@ -51,7 +51,20 @@ class LogScan:
         self._size = len(data)
         self._lost: dict[int, tuple[int, str]] = {}  # size and what is wrong, by offset
         _refuse_newer(path, data)
-        for part in scan(data):
+        self._walk(data)
+        if self.end == 0 and not FILE_HEADER.startswith(data[: len(FILE_HEADER)]):
+            raise InputError(f"{path}: not a call log; give a file that gyre wrote, or import JSON lines")
+
+    def extend(self, data: Data) -> None:
+        """Walk over what was appended since; `data` is the whole log."""
+        self._lost = {
+            offset: lost for offset, lost in self._lost.items() if offset < self.end
+        }  # a torn end may be whole
+        self._size = len(data)
+        self._walk(data)
+
+    def _walk(self, data: Data) -> None:
+        for part in scan(data, self.end):
             if isinstance(part, Gap):
                 self._lost[part.offset] = part.size, _DAMAGED
                 continue
@@ -61,8 +74,6 @@ class LogScan:
             except UNREADABLE as error:
                 what = f"a record that this gyre cannot read ({problem_words(error)})"
                 self._lost[part.offset] = part.end - part.offset, what
-        if self.end == 0 and not FILE_HEADER.startswith(data[: len(FILE_HEADER)]):
-            raise InputError(f"{path}: not a call log; give a file that gyre wrote, or import JSON lines")
 
     def _add(self, frame: Frame, header: dict[str, Any]) -> None:
         if frame.kind == Kind.EXECUTION:

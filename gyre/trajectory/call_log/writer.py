@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-from ...atomic import disk_errors, sync_folder
+from ...atomic import append_whole, disk_errors, sync_folder
 from ...errors import InputError
 from ...folder_lock import FileLock
 from ..call import CallRecord
@@ -68,8 +67,7 @@ class CallLogWriter:
             size = scan.end
             os.ftruncate(self._descriptor, size)
         if size == 0:
-            self._end = 0
-            self._write(FILE_HEADER)
+            append_whole(self._descriptor, FILE_HEADER, 0)
             size = len(FILE_HEADER)
         return size
 
@@ -128,21 +126,8 @@ class CallLogWriter:
         if self._descriptor < 0:
             raise ValueError(f"{self._path}: the log is closed")
         with disk_errors(self._path):
-            self._write(frame)
+            append_whole(self._descriptor, frame, self._end)
         self._end += len(frame)
-
-    def _write(self, frame: bytes) -> None:
-        """Write a frame at the end, whole or not at all."""
-        rest = memoryview(frame)
-        offset = self._end
-        try:
-            while rest:
-                written = os.pwrite(self._descriptor, rest, offset)
-                rest, offset = rest[written:], offset + written
-        except BaseException:
-            with suppress(OSError):  # where even this is refused, a reader finds and reports the torn frame
-                os.ftruncate(self._descriptor, self._end)
-            raise
 
     def flush(self) -> None:
         """Make all that was appended outlive a power failure.

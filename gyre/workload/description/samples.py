@@ -8,8 +8,9 @@ from typing import Final
 import polars as pl
 
 from ...arrays import FloatArray
+from ...outcome import Outcome
 from ...role import Role
-from ..schema import Outcome, Quality, Relation, WaitKind
+from ..schema import Quality, Relation, WaitKind
 from ..trace import Trace
 
 MAIN: Final = (Role.MAIN.value, Role.SIDE.value)

@@ -11,6 +11,7 @@ import polars as pl
 from scipy import optimize
 
 from ...errors import InputError
+from ...outcome import Outcome
 from ...toml_file import validated
 from ..description import Samples, samples
 from ..profiles.profile import (
@@ -27,7 +28,7 @@ from ..profiles.profile import (
     Training,
     TwoPart,
 )
-from ..schema import Outcome, Relation
+from ..schema import Relation
 from ..trace import Trace
 from .laws import FEWEST_IN_TAIL, fit_correlated, fit_lognormal, fit_two_part
 from .outliers import fit_mixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from ..schema import Outcome
+from ...outcome import Outcome
 from .drafts import DraftExecution
 from .fields import mapping, number_or_none, text
 from .files import json_object

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ...outcome import Outcome
 from ...role import Role
-from ..schema import Outcome, Quality, Relation, WaitKind
+from ..schema import Quality, Relation, WaitKind
 
 
 @dataclass(slots=True, eq=False)

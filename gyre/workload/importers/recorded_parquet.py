@@ -9,9 +9,10 @@ from typing import Any, Final
 import polars as pl
 
 from ...errors import InputError
+from ...outcome import Outcome
 from ...role import Role
 from ..findings import Report
-from ..schema import Outcome, Quality, Relation, WaitKind
+from ..schema import Quality, Relation, WaitKind
 from ..trace import Trace, conform
 from .assemble import assemble
 from .drafts import DraftCall, DraftExecution

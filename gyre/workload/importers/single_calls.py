@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from ...outcome import Outcome
 from ...role import Role
-from ..schema import Outcome, Quality, Relation, ScoreStatus, WaitKind
+from ..schema import Quality, Relation, ScoreStatus, WaitKind
 from ..trace import Trace, with_sums
 
 

@@ -10,8 +10,9 @@ import polars as pl
 
 from ...arrays import Int64Array, row_starts, row_sums
 from ...errors import InputError
+from ...outcome import Outcome
 from ...role import Role
-from ..schema import CALLS, EXECUTIONS, Outcome, Quality, Relation, ScoreStatus, WaitKind
+from ..schema import CALLS, EXECUTIONS, Quality, Relation, ScoreStatus, WaitKind
 from ..trace import Trace
 from .draws import Draws, draw
 from .generated_calls import GeneratedCalls, calls_of

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import FloatArray, Int32Array
+from ...outcome import Outcome
 from ..compile import compile_program
 from ..critical_path import call_ends, execution_ends
-from ..schema import Outcome
 from ..trace import Trace
 from .profile import Profile, Timeouts
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from gyre.splitmix import WORD_MASK, mixed
+from .splitmix import WORD_MASK, mixed
 
 
 def uniform(seed: int, *keys: int) -> float:
