@@ -46,6 +46,8 @@ def _run(settings: Any, label: str, common: CommonOptions) -> bool:
     from rich.console import Console
 
     from ..report import ResultsFolder, compare_runs, comparison_table
+    from .alerts import alerts_table
+    from .common import print_tables
     from .interrupt import interruptible
     from .pool import run_all
     from .tasks import Task, with_choices_of
@@ -70,6 +72,7 @@ def _run(settings: Any, label: str, common: CommonOptions) -> bool:
         click.echo(result.summary.to_json(), nl=False)
     else:
         Console().print(comparison_table(compare_runs([result], notes=result.summary.extra.get("notes", ()))))
+        print_tables(*alerts_table([result]))
         if out is not None:
             click.echo(f"report: {out / 'report.html'}   timeline for ui.perfetto.dev: {out / 'timeline.json'}")
     return result.summary.complete

@@ -12,6 +12,7 @@ from ..config import RunSettings
 from ..events import UpdateApplied
 from ..journal import Entry, Header
 from ..report import Bound, ResultsFolder, RunRecorder, RunResult, finished_run, summarize
+from ..report.folder import SUMMARY
 from ..report.journal_file import JournalWriter
 from ..report.settings_file import SETTINGS, read_settings
 from ..sim.achieved import ConsumedGroups
@@ -133,8 +134,11 @@ def _workload_notes(settings: RunSettings) -> list[str]:
 
 
 def _finished(task: Task) -> RunResult | None:
-    """Return the finished run in the task's folder, if there is one."""
-    if task.folder is None or not (task.folder / SETTINGS).exists():
+    """Return the finished run in the task's folder, if there is one.
+
+    Its summary is written last: without it the run was ended after its journal, and is made again for its bound.
+    """
+    if task.folder is None or not (task.folder / SETTINGS).exists() or not (task.folder / SUMMARY).exists():
         return None
     return finished_run(task.folder, with_choices_of(task.folder, task).model_dump(mode="json"))
 

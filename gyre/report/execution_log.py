@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from ..workload.schema import Outcome
+from ..outcome import Outcome
 
 if TYPE_CHECKING:
     from .group_log import GroupRow
@@ -19,6 +19,7 @@ EXECUTIONS_SCHEMA: Final[dict[str, pl.DataType]] = {
     "dispatched_s": pl.Float64(),
     "started_s": pl.Float64(),
     "finished_s": pl.Float64(),
+    "ended_s": pl.Float64(),  # it finished, was lost or was cancelled; null while it is under way
     "scored_s": pl.Float64(),
     "version_started": pl.Int64(),
     "outcome": pl.String(),
@@ -26,6 +27,9 @@ EXECUTIONS_SCHEMA: Final[dict[str, pl.DataType]] = {
     "score": pl.Float64(),
     "tokens": pl.Int64(),  # sampled by the policy
     "sample_tokens": pl.Int64(),  # of the paths selected for training
+    "tool_calls": pl.Int64(),
+    "evaluations": pl.Int64(),  # that came back
+    "failed_checks": pl.List(pl.String()),  # names, of its last evaluation
     "attempts": pl.Int64(),  # how often it was started
     "lost_reason": pl.String(),  # null for an execution that was trained or still can be
 }
@@ -40,6 +44,7 @@ class ExecutionRow:
     dispatched_s: float
     started_s: float | None = None
     finished_s: float | None = None
+    ended_s: float | None = None
     scored_s: float | None = None
     version_started: int | None = None
     outcome: str | None = None
@@ -47,12 +52,17 @@ class ExecutionRow:
     score: float | None = None
     version_tokens: tuple[tuple[int, int], ...] = ()
     sample_tokens: int = 0
+    tool_calls: int | None = None
+    evaluations: int = 0
+    failed_checks: tuple[str, ...] = ()
     attempts: int = 0
     lost_reason: str | None = None  # said by the cluster or by a cancellation
     asked: bool = False  # to start, and neither started nor ended since
     open: bool = True
     ended: bool = False
     running: bool = False
+    scoring_attempt: int = 0  # the evaluation that was asked for last
+    interrupted: bool = False  # the run resumed while it was open, and nothing of it was heard since
 
     @property
     def tokens(self) -> int:
@@ -87,6 +97,7 @@ def executions_frame(rows: Iterable[ExecutionRow]) -> pl.DataFrame:
                 row.dispatched_s,
                 row.started_s,
                 row.finished_s,
+                row.ended_s,
                 row.scored_s,
                 row.version_started,
                 row.outcome,
@@ -94,6 +105,9 @@ def executions_frame(rows: Iterable[ExecutionRow]) -> pl.DataFrame:
                 row.score,
                 row.tokens,
                 row.sample_tokens,
+                row.tool_calls,
+                row.evaluations,
+                row.failed_checks,
                 row.attempts,
                 row.why_lost(),
             )

@@ -13,6 +13,7 @@ from ..atomic import disk_errors, write_atomic, write_text_atomic
 from ..errors import InputError
 from ..folder_lock import FolderLock
 from ..journal import Header
+from ..watch import alerts_jsonl, metrics_jsonl
 from .comparison import Comparison, RunResult
 from .journal_file import JournalWriter
 from .page import report_page
@@ -23,6 +24,8 @@ JOURNAL: Final = "journal.jsonl"
 SUMMARY: Final = "summary.json"
 REPORT: Final = "report.html"
 TIMELINE: Final = "timeline.json"
+METRICS: Final = "metrics.jsonl"
+ALERTS: Final = "alerts.jsonl"
 RUNS: Final = "runs"  # a comparison's folder of runs
 TABLES: Final = ("steps", "micro_steps", "groups", "executions", "cells", "usage", "meters", "levels", "losses")
 
@@ -74,11 +77,16 @@ class ResultsFolder:
         self._journal = JournalWriter(self.path / JOURNAL, Header(dict(self.settings)), append=append)
         return self._journal
 
-    def write_run(self, result: RunResult, *, report: bool = True) -> None:
-        """Write a run's summary and tables, and with `report` the HTML report and the timeline."""
+    def write_run(self, result: RunResult, *, report: bool = True, more: str | None = None) -> None:
+        """Write a run's summary, tables, metrics and alerts, and with `report` the HTML report and the timeline.
+
+        `more` is HTML that the report ends with, as for `report_page`.
+        """
         self._write_tables([result], marked=False)
+        write_text_atomic(self.path / METRICS, metrics_jsonl(result.record.health))
+        write_text_atomic(self.path / ALERTS, alerts_jsonl(result.record.health.alerts))
         if report:
-            self._write_pictures([result], None)
+            self._write_pictures([result], None, more)
         write_text_atomic(self.path / SUMMARY, result.summary.to_json())
 
     def write_comparison(self, results: Sequence[RunResult], comparison: Comparison) -> None:
@@ -132,8 +140,10 @@ class ResultsFolder:
                 frames = [_marked(frame, result) for frame, result in zip(frames, results, strict=True)]
             write_atomic(self.path / f"{name}.parquet", pl.concat(frames).write_parquet)
 
-    def _write_pictures(self, results: Sequence[RunResult], comparison: Comparison | None) -> None:
-        write_text_atomic(self.path / REPORT, report_page(results, comparison, self.settings))
+    def _write_pictures(
+        self, results: Sequence[RunResult], comparison: Comparison | None, more: str | None = None
+    ) -> None:
+        write_text_atomic(self.path / REPORT, report_page(results, comparison, self.settings, more))
         write_atomic(self.path / TIMELINE, lambda temporary: write_trace_events(temporary, results))
 
 

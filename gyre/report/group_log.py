@@ -13,6 +13,7 @@ from .execution_log import ExecutionRow
 
 GROUPS_SCHEMA: Final[dict[str, pl.DataType]] = {
     "group": pl.Int64(),
+    "task": pl.Int64(),  # place of its task in the data; null where the journal does not say
     "executions": pl.Int64(),
     "dispatched_s": pl.Float64(),
     "first_started_s": pl.Float64(),
@@ -42,6 +43,7 @@ class GroupRow:
     group: int
     version: int
     dispatched_s: float
+    task: int | None = None
     members: list[ExecutionRow] = field(default_factory=list)
     open: int = 0
     ready_s: float | None = None
@@ -102,6 +104,7 @@ def _row(group: GroupRow) -> tuple[object, ...]:
     stale = None if step is None else token_staleness(step, group.trained_versions())
     return (
         group.group,
+        group.task,
         len(group.members),
         group.dispatched_s,
         min(started, default=None),

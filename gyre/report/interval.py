@@ -35,7 +35,21 @@ def ratio_interval(
     Bias-corrected and accelerated (Efron 1987, `scipy.stats.bootstrap`), by percentiles where that is not defined, as
     for pairs whose ratios are all alike. Draws have a fixed seed: the same runs give the same interval.
     """
-    if len(base) < 2:
+    found = bootstrap(_ratio, base, own, level=level)
+    return None if found is None else Interval(low=found[0], high=found[1], level=level, source=source)
+
+
+def mean_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, float] | None:
+    """Return an interval of the mean of `values`, resampling them; None for fewer than two. See `ratio_interval`."""
+    return bootstrap(np.mean, values, level=level)
+
+
+def bootstrap(statistic: Any, *samples: Sequence[float], level: float) -> tuple[float, float] | None:
+    """Return (low, high) of a statistic of paired samples, resampling pairs; None for fewer than two of them.
+
+    `statistic` takes arrays and `axis`.
+    """
+    if len(samples[0]) < 2:
         return None
     from scipy import stats  # a second to import, which few callers need
 
@@ -44,8 +58,8 @@ def ratio_interval(
             warnings.simplefilter("ignore", stats.DegenerateDataWarning)
             warnings.simplefilter("ignore", RuntimeWarning)
             found = stats.bootstrap(
-                (np.asarray(base, dtype=np.float64), np.asarray(own, dtype=np.float64)),
-                _ratio,
+                tuple(np.asarray(values, dtype=np.float64) for values in samples),
+                statistic,
                 paired=True,
                 vectorized=True,
                 n_resamples=_RESAMPLES,
@@ -54,5 +68,5 @@ def ratio_interval(
                 rng=np.random.default_rng(0),
             ).confidence_interval
         if math.isfinite(found.low) and math.isfinite(found.high):
-            return Interval(low=float(found.low), high=float(found.high), level=level, source=source)
+            return float(found.low), float(found.high)
     return None

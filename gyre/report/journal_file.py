@@ -58,14 +58,18 @@ class JournalWriter:
             while block:
                 block = block[self._file.write(block) or 0 :]
 
+    def sync(self) -> None:
+        """Make what was flushed outlive a power failure; it may be called in another thread than the rest."""
+        with disk_errors(self.path):
+            os.fsync(self._file.fileno())
+
     def close(self) -> None:
         """Write what is buffered and make it last; a second call does nothing."""
         if self._file.closed:
             return
         try:
             self.flush()
-            with disk_errors(self.path):
-                os.fsync(self._file.fileno())
+            self.sync()
         finally:
             self._file.close()
 

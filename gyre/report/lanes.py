@@ -75,6 +75,10 @@ class Lanes:
         lane.micro_steps = max(0, lane.micro_steps - 1)
         lane.turn(now_s, self._use(lane))
 
+    def release(self, cell: int) -> None:
+        """Cell `cell` holds no micro-step any more, and returned none; `change` is to follow."""
+        self._lanes[cell].micro_steps = 0
+
     def meter(self, now_s: float, cell: int, busy_s: float) -> None:
         """Cell `cell` says how long it has been busy since the run began."""
         lane = self._lanes[cell]

@@ -11,7 +11,13 @@ from ..pages import Figure, figure_html, offline_page
 from .comparison import Comparison, RunResult, compare_runs
 from .executions_figures import ends_figure, lengths_figure
 from .headline import comparison_html, facts_html, tiles_html, title_of
+from .health_figure import health_figure
+from .health_tables import alerts_html, cancelled_html, reading_html
 from .levels_figure import levels_figure
+from .reading_sample import reading_sample
+from .rules_figures import alike_figure, checks_figure
+from .selection import length_selection
+from .selection_figure import selection_figure
 from .settings_file import settings_toml
 from .staleness_figure import staleness_figure
 from .steps_figure import steps_figure
@@ -27,10 +33,13 @@ _FOOTER: Final = (
 )
 
 
-def report_page(results: Sequence[RunResult], comparison: Comparison | None, settings: Mapping[str, Any]) -> str:
+def report_page(
+    results: Sequence[RunResult], comparison: Comparison | None, settings: Mapping[str, Any], more: str | None = None
+) -> str:
     """Return the report of one run (`comparison` None) or of a comparison as HTML.
 
-    Distributions are over all runs of a policy; the timeline, levels and steps show each policy's first run.
+    Distributions are over all runs of a policy; the timeline, levels, steps and health show each policy's first run.
+    `more` is HTML that follows the figures: sections like `health_tables` makes; left out, the executions to read.
     """
     figures = report_figures(results, comparison)
     headline = tiles_html(results[0].summary) if comparison is None else comparison_html(comparison)
@@ -39,13 +48,22 @@ def report_page(results: Sequence[RunResult], comparison: Comparison | None, set
     return offline_page(
         title=title_of(results, settings),
         facts=facts_html(results, settings),
-        body=f'<section class="figures">\n<section class="headline {span}">{headline}</section>\n{drawn}\n</section>\n'
+        body=f'<section class="figures">\n{alerts_html(results)}<section class="headline {span}">{headline}</section>\n'
+        f"{drawn}\n{_cancelled(results)}{_to_read(results) if more is None else more}</section>\n"
         f"<details><summary>Settings</summary><pre>{escape(settings_toml(settings))}</pre></details>",
         footer=_FOOTER,
         figures=figures,
         light=palette(False),
         dark=palette(True),
     )
+
+
+def _cancelled(results: Sequence[RunResult]) -> str:
+    return cancelled_html(length_selection(results[0].record).cancelled) if len(results) == 1 else ""
+
+
+def _to_read(results: Sequence[RunResult]) -> str:
+    return reading_html(reading_sample(results[0].record), {}) if len(results) == 1 else ""
 
 
 def report_figures(results: Sequence[RunResult], comparison: Comparison | None) -> list[Figure]:
@@ -63,7 +81,7 @@ def report_figures(results: Sequence[RunResult], comparison: Comparison | None) 
         sum(run.summary.gpu_hours for run in by_policy[row.policy]) / len(by_policy[row.policy]) for row in rows
     ]
     shown = [runs[0] for runs in by_policy.values()]
-    return [
+    figures = [
         usage_figure(rows, gpu_hours),
         idle_figure(rows),
         timeline_figure(shown),
@@ -72,4 +90,9 @@ def report_figures(results: Sequence[RunResult], comparison: Comparison | None) 
         staleness_figure(by_policy),
         lengths_figure(by_policy),
         ends_figure(by_policy),
+        health_figure(shown),
+        checks_figure(shown),
+        alike_figure(shown),
+        selection_figure(length_selection(shown[0].record)) if len(results) == 1 else None,
     ]
+    return [figure for figure in figures if figure is not None]

@@ -10,6 +10,7 @@ import polars as pl
 
 from ..cluster import CellSpec
 from ..journal import Entry, Header
+from ..watch import RunHealth, Watcher, WatchSettings
 from .execution_log import executions_frame
 from .group_log import groups_frame, token_staleness_frame
 from .losses import losses_frame
@@ -43,6 +44,7 @@ class RunRecord:
     token_staleness: pl.DataFrame  # (staleness, tokens) over trained tokens
     publishes: tuple[tuple[float, int], ...]  # (time_s, version)
     problems: dict[str, int]
+    health: RunHealth
 
     @property
     def gpus(self) -> int:
@@ -56,11 +58,19 @@ class RunRecord:
 
 
 class RunRecorder:
-    """Takes a journal entry by entry; `finish` may be asked at any time, also while the run goes on."""
+    """Takes a journal entry by entry; `finish` may be asked at any time, also while the run goes on.
 
-    def __init__(self) -> None:
+    Thresholds of alerts are the journal's own unless `watch` gives others.
+    """
+
+    def __init__(self, watch: WatchSettings | None = None) -> None:
         self._book = RunBook()
-        self.add = self._book.add  # bound here so that each entry costs one call
+        self._watcher = Watcher(watch)
+
+    def add(self, entry: Header | Entry) -> None:
+        """Take the next entry of the journal."""
+        self._book.add(entry)
+        self._watcher.add(entry)
 
     def finish(self) -> RunRecord:
         """Return the run so far."""
@@ -84,12 +94,13 @@ class RunRecorder:
             token_staleness=token_staleness_frame(groups),
             publishes=tuple(training.publishes),
             problems=dict(book.problems),
+            health=self._watcher.health(),
         )
 
 
-def record_run(entries: Iterable[Header | Entry]) -> RunRecord:
-    """Return what happened in the run that `entries` tell of."""
-    recorder = RunRecorder()
+def record_run(entries: Iterable[Header | Entry], watch: WatchSettings | None = None) -> RunRecord:
+    """Return what happened in the run that `entries` tell of; `watch` as for `RunRecorder`."""
+    recorder = RunRecorder(watch)
     add = recorder.add
     for entry in entries:
         add(entry)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from .. import commands as cmd
-from ..events import RunStarted
+from ..events import RunResumed, RunStarted
 from ..journal import Entry, Header
 from .level_log import LevelLog
 from .rollout_book import RolloutBook
 from .training_book import TrainingBook
+
+FIRST_WITH_TASKS: Final = 2  # version of the journal
 
 
 class RunBook:
@@ -25,7 +28,15 @@ class RunBook:
         self.levels = LevelLog()
         self.rollouts = RolloutBook(self.levels, self.problems)
         self.training = TrainingBook(self.rollouts, self.problems)
-        self._handlers = {**self.rollouts.handlers, **self.training.handlers}
+        self._handlers: dict[type, Callable[[float, Any], None]] = {
+            **self.rollouts.handlers,
+            **self.training.handlers,
+            RunResumed: self._run_resumed,
+        }
+
+    def _run_resumed(self, now_s: float, entry: RunResumed) -> None:
+        for book in (self.rollouts, self.training):
+            book.handlers[RunResumed](now_s, entry)
 
     def add(self, entry: Header | Entry) -> None:
         """Take the next entry of the journal."""
@@ -33,6 +44,7 @@ class RunBook:
             return
         if isinstance(entry, Header):
             self.settings = entry.settings
+            self.rollouts.names_tasks = entry.version >= FIRST_WITH_TASKS
             return
         kind = type(entry)
         if entry.time_s > self.now_s:

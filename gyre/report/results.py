@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from ..errors import InputError
+from ..watch import WatchSettings
 from .comparison import Comparison, RunResult, compare_runs
 from .folder import JOURNAL, RUNS, SUMMARY
 from .journal_file import JournalReader, whole_length
@@ -36,8 +37,10 @@ class Results:
         return all(run.summary.complete for run in self.runs)
 
 
-def open_results(path: Path) -> Results:
+def open_results(path: Path, watch: WatchSettings | None = None) -> Results:
     """Read a results folder: figures come from the journals, what a caller added (bounds, notes) from `summary.json`.
+
+    `watch` holds thresholds of alerts that are used instead of the runs' own.
 
     It is a comparison if its settings have `variants`; they give the policies' order, the baseline first.
 
@@ -47,10 +50,10 @@ def open_results(path: Path) -> Results:
     settings = read_settings(path)
     variants = settings.get("variants")
     if not isinstance(variants, Mapping):
-        return Results(path, settings, [read_run(path)], None)
+        return Results(path, settings, [read_run(path, watch=watch)], None)
     labels = list(variants)
     folders = _run_folders(path, labels, settings.get("seeds"))
-    runs = [read_run(folder, label) for (label, _), folder in folders.items() if (folder / JOURNAL).exists()]
+    runs = [read_run(folder, label, watch) for (label, _), folder in folders.items() if (folder / JOURNAL).exists()]
     if not runs:
         raise InputError(f"{path}: a comparison without a {JOURNAL} in any folder below {RUNS}/; run it again")
     missing = [f"{label}, seed {seed}" for (label, seed), folder in folders.items() if not (folder / JOURNAL).exists()]
@@ -83,16 +86,17 @@ def _compared(path: Path, runs: Sequence[RunResult], labels: Sequence[str], miss
     )
 
 
-def read_run(path: Path, policy: str | None = None) -> RunResult:
+def read_run(path: Path, policy: str | None = None, watch: WatchSettings | None = None) -> RunResult:
     """Read one run from its journal; a torn last line is left out and counted among the summary's problems.
 
-    `policy` is its label in a comparison. An earlier bound is kept only for the time that it was a fraction of.
+    `policy` is its label in a comparison, `watch` as for `open_results`. An earlier bound is kept only for the time
+    that it was a fraction of.
 
     Raises:
         InputError: the journal is missing, empty or damaged.
     """
     reader = JournalReader(path / JOURNAL)
-    record = record_run(reader)
+    record = record_run(reader, watch)
     if reader.torn_line is not None:
         record.problems[TORN_LINE] = 1
     earlier = _read(Summary, path / SUMMARY)

@@ -27,6 +27,7 @@ class TrainingBook:
         self._rollouts = rollouts
         self.handlers: dict[type, Callable[[float, Any], None]] = {
             ev.RunStarted: self._run_started,
+            ev.RunResumed: self._run_resumed,
             ev.LoadReport: self._load_report,
             ev.CellChanged: self._cell_changed,
             ev.CellFailed: self._cell_failed,
@@ -110,6 +111,19 @@ class TrainingBook:
             return
         self.specs = entry.cells
         self.lanes.start(now_s, entry.cells)
+        self._note_capacity(now_s)
+
+    def _run_resumed(self, now_s: float, entry: ev.RunResumed) -> None:
+        """All cells are up again with nothing on them, and updates from `version` on are to be made again."""
+        self.lanes.update(now_s, running=False)
+        self.lanes.publish(now_s, running=False)
+        for spec in entry.cells:
+            self.micro_steps.fail(now_s, spec.cell)
+            self.lanes.release(spec.cell)
+            self.lanes.change(now_s, spec.cell, spec.state)
+        for step in self.steps.values():
+            if step.step >= entry.version:
+                step.updated_s = step.published_s = None
         self._note_capacity(now_s)
 
     def _load_report(self, now_s: float, entry: ev.LoadReport) -> None:

@@ -46,7 +46,7 @@ def comparison(runs: list[RunResult]) -> Comparison:
 @pytest.mark.parametrize("several", [False, True])
 def test_figures_are_valid_plotly(runs: list[RunResult], comparison: Comparison, several: bool) -> None:
     figures = report_figures(runs, comparison) if several else report_figures(runs[2:], None)
-    assert len({figure.key for figure in figures}) == len(figures) == 8
+    assert len({figure.key for figure in figures}) == len(figures) == (9 if several else 11)
     for figure in figures:
         go.Figure(
             data=painted(figure.data, palette(False)), layout=painted(figure.layout, palette(False))
