@@ -61,12 +61,14 @@ async def generate(
     on_place: Callable[[str], None] = lambda engine: None,
     persistence: Persistence = _PERSISTENCE,
     transfer: KVTransfer = _RECOMPUTE,
+    vocabulary: int | None = None,
 ) -> AsyncGenerator[Chunk, None]:
     """Yield a reply's chunks, whatever becomes of engines; the last has `finish`, never ABORT.
 
     Where an engine is lost, breaks off or is to leave, the reply goes on with the tokens so far as input; each token
     keeps the log-prob and the version that it was sampled with. Closing the iterator aborts the request. `decode`
     finds stop strings that span two engines (`Continuation`). `on_place` hears the engine's name when there is room.
+    `vocabulary` is how many token ids the model has: an engine that sends another counts as lost.
 
     A constrained reply (`Sampling.constraint`) comes as one chunk once it is whole, and begins anew where it must
     move: a grammar cannot go on in the middle.
@@ -75,7 +77,7 @@ async def generate(
         RequestRefusedError: an engine refuses the request; or it fits no context.
         EnginesFailingError: engine after engine was lost on it; this alone can come after chunks.
     """
-    attempts = _Attempts(pool, execution, generation, on_move, on_place, persistence, transfer)
+    attempts = _Attempts(pool, execution, generation, on_move, on_place, persistence, transfer, vocabulary)
     replies = attempts.held() if generation.sampling.constraint else attempts.streamed(decode)
     async with aclosing(replies) as chunks:
         async for chunk in chunks:
@@ -94,8 +96,10 @@ class _Attempts:
         on_place: Callable[[str], None],
         persistence: Persistence,
         transfer: KVTransfer,
+        vocabulary: int | None,
     ) -> None:
         self._pool = pool
+        self._vocabulary = vocabulary
         self._generation = generation
         self._on_move = on_move
         self._on_place = on_place
@@ -153,7 +157,7 @@ class _Attempts:
     async def _chunks(
         self, lease: Lease, generation: Generation, progress: Continuation
     ) -> AsyncGenerator[Chunk, None]:
-        async with aclosing(lease.chunks(generation)) as chunks:
+        async with aclosing(lease.chunks(generation, self._vocabulary)) as chunks:
             async for chunk in chunks:
                 if chunk.token_ids:
                     self._fruitless = self._fatal = 0

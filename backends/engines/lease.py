@@ -27,6 +27,7 @@ class Lease:
         self.info = info
         self.progressed = False
         self.lost = False
+        self.heard_s = asyncio.get_running_loop().time()  # when the engine last gave something
         self._revoked = False
         self._waiting: asyncio.Timeout | None = None
 
@@ -36,16 +37,20 @@ class Lease:
             self._waiting.reschedule(asyncio.get_running_loop().time())
         self._revoked = True
 
-    async def chunks(self, generation: Generation) -> AsyncGenerator[Chunk, None]:
-        """Generate on the engine.
+    async def chunks(self, generation: Generation, vocabulary: int | None = None) -> AsyncGenerator[Chunk, None]:
+        """Generate on the engine. `vocabulary`: how many token ids the model has, so that no other is let pass.
 
         Raises:
             LeaseRevokedError: the lease was revoked, while waiting or between chunks.
-            EngineLostError, RequestRefusedError: as `Engine.generate`.
+            EngineLostError: as `Engine.generate`, or the engine sent an id that the model does not have.
+            RequestRefusedError: as `Engine.generate`.
         """
+        loop = asyncio.get_running_loop()
         async with aclosing(self.engine.generate(generation)) as stream:
             try:
                 while (chunk := await self._next(stream)) is not None:
+                    self.heard_s = loop.time()
+                    _require_known(self.engine.name, chunk.token_ids, vocabulary)
                     self.progressed = self.progressed or bool(chunk.token_ids)
                     self.lost = self.lost or chunk.finish is Finish.ABORT  # most likely paused
                     yield chunk
@@ -66,3 +71,8 @@ class Lease:
             raise
         finally:
             self._waiting = None
+
+
+def _require_known(engine: str, token_ids: tuple[int, ...], vocabulary: int | None) -> None:
+    if token_ids and (min(token_ids) < 0 or (vocabulary is not None and max(token_ids) >= vocabulary)):
+        raise EngineLostError(f"{engine} sent a token id that is none of the model's {vocabulary or ''}".rstrip())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from .engine import Engine, EngineInfo
+from .engine import Engine, EngineInfo, EngineLostError
+from .lease import Lease
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +30,7 @@ class Checks:
     every_s: float = 5.0  # while it is well
     retry_s: float = 1.0  # while it is not: doubled with every loss in a row that no token came between,
     retry_most_s: float = 30.0  # up to this
+    stalled_s: float = 60.0  # what waits so long on an engine that fails its checks goes to one that does not
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +43,7 @@ class Member:
     draining: bool = False
     losses: int = 0  # ever: a check that began before the latest loss proves nothing
     strikes: int = 0  # losses since the engine last gave a token
-    revocations: dict[int, Callable[[], None]] = field(default_factory=dict)  # what runs here, by arrival
+    leases: dict[int, Lease] = field(default_factory=dict)  # of what runs here, by arrival
     idle: asyncio.Event = field(default_factory=asyncio.Event)  # nothing runs
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # look at once
     watcher: asyncio.Task[None] | None = None
@@ -51,25 +52,33 @@ class Member:
     def state(self) -> MemberState:
         """Where the engine stands now."""
         if self.draining:
-            return MemberState.DRAINING if self.revocations else MemberState.DRAINED
+            return MemberState.DRAINING if self.leases else MemberState.DRAINED
         if self.up:
             return MemberState.SERVING
         return MemberState.JOINING if self.info is None else MemberState.LOST
 
-    def revoke(self) -> None:
-        """Tell all that runs here to go elsewhere."""
-        for revoke in list(self.revocations.values()):
-            revoke()
+    def revoke(self, silent_since_s: float | None = None) -> int:
+        """Tell all that runs here to go elsewhere, or what has heard nothing since then; return how many."""
+        told = [one for one in self.leases.values() if silent_since_s is None or one.heard_s <= silent_since_s]
+        for lease in told:
+            lease.revoke()
+        return len(told)
 
     async def check(self) -> EngineInfo | None:
-        """Ask the engine whether it is well; return what it is, None where it is not. Never raises.
+        """Ask the engine whether it is well; return what it is now, None where it is not well. Never raises.
 
-        One that was not up is asked what it is, too: another may have been started at its address.
+        Weights are published while it serves, and another may have been started at its address. One that was up and
+        only does not say what it is, being busy, is what it was.
         """
         try:
             if not await self.engine.healthy():
                 return None
-            return self.info if self.up and self.info is not None else await self.engine.info()
+            try:
+                return await self.engine.info()
+            except EngineLostError:
+                if self.up and self.info is not None:
+                    return self.info
+                raise
         except Exception as error:  # whatever is wrong with one engine, its watcher must live
             _log.debug("engine %s failed its check: %r", self.engine.name, error)
             return None

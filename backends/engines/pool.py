@@ -77,8 +77,7 @@ class EnginePool:
             async with asyncio.timeout(deadline_s):
                 await member.idle.wait()
         except TimeoutError:
-            moved = len(member.revocations)
-            member.revoke()
+            moved = member.revoke()
             await member.idle.wait()
         return moved
 
@@ -113,6 +112,14 @@ class EnginePool:
         """
         return self._members[name].info
 
+    def refresh(self, name: str) -> None:
+        """Ask the engine at once what it is: weights were published to it, say.
+
+        Raises:
+            KeyError: no such engine.
+        """
+        self._members[name].wake.set()
+
     def load(self, name: str) -> tuple[int, int]:
         """Requests on an engine, and KV tokens that they hold."""
         return self._routing.running(name), self._routing.reserved(name)
@@ -134,15 +141,15 @@ class EnginePool:
         """Wait for an engine, for as long as it takes, and hold room on it. Cancelling while waiting costs nothing."""
         member = await self._placed(ticket)
         lease = Lease(member.engine, member.info)
-        member.revocations[ticket.arrival] = lease.revoke
+        member.leases[ticket.arrival] = lease
         member.idle.clear()
         try:
             if member.draining or self._members.get(member.engine.name) is not member:
                 lease.revoke()  # in between, it was told to leave
             yield lease
         finally:
-            del member.revocations[ticket.arrival]
-            if not member.revocations:
+            del member.leases[ticket.arrival]
+            if not member.leases:
                 member.idle.set()
             self._settle(member, lease)
             if self._members.get(member.engine.name) is member:
@@ -190,18 +197,26 @@ class EnginePool:
             info = await member.check()
             if info is None:
                 self._down(member)
+                self._leave_stalled(member)
             elif losses == member.losses and not member.draining:
                 self._up(member, info)
             await member.pause(self._checks)
 
     def _up(self, member: Member, info: EngineInfo) -> None:
-        if member.up:
+        if member.up and member.info == info:
             return
         name = member.engine.name
         member.up, member.info = True, info
         self._routing.join(name, max(1, int(info.kv_tokens * self._kv_share)), max(1, info.max_running))
         _log.info("engine %s serves %s, version %d", name, info.model, info.version)
         self._place()
+
+    def _leave_stalled(self, member: Member) -> None:
+        """Move what has waited too long on an engine that is not well, paused perhaps, where another is."""
+        if any(other.state is MemberState.SERVING for other in self._members.values() if other is not member):
+            since_s = asyncio.get_running_loop().time() - self._checks.stalled_s
+            if moved := member.revoke(since_s):
+                _log.warning("%d requests leave engine %s: it gives nothing", moved, member.engine.name)
 
     def _down(self, member: Member) -> None:
         if self._members.get(member.engine.name) is not member:

@@ -15,6 +15,7 @@ import aiohttp
 import orjson
 
 from .engine import Chunk, EngineInfo, EngineLostError, EngineUnreachableError, Generation, RequestRefusedError
+from .error_text import error_text
 from .sglang_stream import EventLines, ReplyReader
 
 _log = logging.getLogger(__name__)
@@ -22,6 +23,7 @@ _VERSION: Final = re.compile(r"[vV]?(\d+)")
 _MOST_VERSION: Final = (1 << 31) - 1  # int32
 _REFUSALS: Final = (400, 401, 403, 404, 405, 413, 422)
 _BUSY: Final = (429, 502, 503, 504)
+_MOST_ERROR_BYTES: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,10 @@ class SGLangEngine:
         return await asyncio.shield(self._probe)
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> Exception:
-        text = (await response.text(errors="replace"))[:2000]
+        try:
+            text = error_text((await response.content.read(_MOST_ERROR_BYTES)).decode(errors="replace"))
+        except (aiohttp.ClientError, OSError) as error:
+            text = repr(error)
         if response.status in _REFUSALS:
             return RequestRefusedError(f"the engine answered {response.status}: {text}")
         if response.status in _BUSY:

@@ -10,6 +10,7 @@ import orjson
 from gyre.trajectory.call import Finish
 
 from .engine import Chunk, EngineLostError, RequestRefusedError
+from .error_text import error_text
 
 _LOGPROBS: Final = b'"output_token_logprobs":['
 _META: Final = b'"meta_info":'
@@ -150,8 +151,8 @@ class ReplyReader:
     def _failure(self, error: Any) -> Exception:
         code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, error)
         if code in (400, 413, 422) and not self._said:
-            return RequestRefusedError(str(message))
-        return EngineLostError(f"the engine failed: {message}")
+            return RequestRefusedError(error_text(message))
+        return EngineLostError(f"the engine failed: {error_text(message)}")
 
 
 def _finish(reason: dict[str, Any] | None) -> Finish | None:

@@ -13,10 +13,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gyre.errors import InputError
-from gyre.workload.schema import Outcome
+from gyre.outcome import Outcome
 
 from .executions import KEY, NAME
-from .http_messages import key_of
+from .http_messages import KeysDifferError, key_of
 from .limits import Limits
 from .recorder import LogUnwritableError
 
@@ -78,8 +78,7 @@ class _Guard:
 
     def __call__(self, handle: Callable[[Proxy, Request, bytes], Any]) -> Callable[[Request], Any]:
         async def guarded(request: Request) -> Response:
-            given = key_of({name.lower(): value for name, value in request.headers.items()})
-            if self._key is not None and not hmac.compare_digest(given.encode(), self._key.encode()):
+            if self._key is not None and not hmac.compare_digest(_carried(request), self._key.encode()):
                 return JSONResponse({"error": "the admin key is missing or wrong"}, 401)
             try:
                 answer: Response = await handle(self._proxy, request, await request.body())
@@ -93,6 +92,13 @@ class _Guard:
             return answer
 
         return guarded
+
+
+def _carried(request: Request) -> bytes:
+    try:
+        return key_of(request.scope).encode()
+    except KeysDifferError:
+        return b""
 
 
 async def _open(proxy: Proxy, request: Request, body: bytes) -> Response:

@@ -67,6 +67,15 @@ class Call:
         """Take a step of the execution's, unless it is a side call."""
         self.share = Share(self.execution, int(self.labels.role is not Role.SIDE))
 
+    @property
+    def told(self) -> dict[str, object]:
+        """What logs say of it."""
+        labels = self.labels
+        return {
+            "execution": self.execution.id, "call": self.id, "protocol": self.wire, "state": self.state,
+            "harness": labels.harness or None, "role": labels.role, "harness_thread": labels.thread or None,
+        }  # fmt: skip
+
     def move(self, to: CallState) -> None:
         """Go on to another state.
 

@@ -1,79 +1,34 @@
-"""Takes a call from its request to the record of its reply."""
+"""Runs calls, and turns whatever goes wrong with one into a failure that its clients are told."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
-from typing import Final
+from collections.abc import Awaitable, Callable
 
-from gyre.trajectory.call import Finish
-
-from ..engines.engine import Generation, RequestRefusedError, Sampling
-from ..engines.generating import EnginesFailingError, Move
 from .call import Call, StopReason
+from .call_run import BROKEN, STOPPED, CallRun, CallTools
 from .call_state import CallState
-from .conversations import Conversations
-from .counts import surely_too_long
-from .engines import Engines
-from .metrics import Metrics
-from .recorder import LogUnwritableError, Recorder
-from .reply import Delta, End, Failure, Usage
-from .sampled import Sampled
-from .settings import ProxySettings
-from .tokens import Prompt, Renderer, ReplyParser
-from .wire import BadRequestError
+from .refusals import RefusedError
+from .reply import Failure
 
 _log = logging.getLogger(__name__)
-LOG_FAILS: Final = Failure("overloaded", "the call log cannot be written; try again later", retry_after_s=20.0)
-_BROKEN: Final = Failure("internal", "the reply could not be made; try again")
-_FAILING: Final = Failure("overloaded", "engine after engine failed on this request; try again later")
-_STOPPED: Final = {
-    StopReason.CLIENT_GONE: Failure("internal", "nobody waited for the reply"),
-    StopReason.EXECUTION_ENDED: Failure("ended", "the execution has ended; stop here"),
-    StopReason.SHUTDOWN: Failure("overloaded", "the proxy is going down; try again"),
-}
-
-
-def calls_take(limit: str, retry_after_s: float) -> Failure:
-    """Return what a client is told whose call would pass a limit, if those that run end as they may."""
-    what = f"calls that run may reach {limit}; wait for one to end, then try again"
-    return Failure("rate_limited", what, retry_after_s=retry_after_s)
-
-
-class _RefusedError(Exception):
-    """The call gets no reply."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
 
 
 class CallRunner:
     """Runs calls: renders, generates, records, then lets the clients have the end."""
 
-    def __init__(
-        self,
-        renderer: Renderer,
-        conversations: Conversations,
-        engines: Engines,
-        recorder: Recorder,
-        metrics: Metrics,
-        settings: ProxySettings,
-    ) -> None:
-        self._renderer = renderer
-        self._conversations = conversations
-        self._engines = engines
-        self._recorder = recorder
-        self._metrics = metrics
-        self._settings = settings
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, tools: CallTools) -> None:
+        self._tools = tools
 
     @property
     def unrecordable(self) -> bool:
         """Whether the log could not be written just now."""
-        return self._recorder.failing
+        return self._tools.recorder.failing
+
+    def context_tokens(self) -> int | None:
+        """How many tokens a context may have; None while no engine has said so."""
+        return self._tools.engines.context_tokens()
 
     async def run(self, call: Call, recall: Callable[[Call], Awaitable[bool]]) -> None:
         """Take the call to its end, unless `recall` knows its reply.
@@ -82,15 +37,15 @@ class CallRunner:
         """
         try:
             if not await recall(call):
-                await _Run(self, call).run()
-        except _RefusedError as refused:
+                await CallRun(self._tools, call).run()
+        except RefusedError as refused:
             self._fail(call, refused.failure)
         except asyncio.CancelledError:
-            self._fail(call, _STOPPED[StopReason.SHUTDOWN])
+            self._fail(call, STOPPED[StopReason.SHUTDOWN])
             raise
         except Exception:
-            self._fail(call, _BROKEN)  # first of all: clients wait
-            _log.exception("a call failed", extra=_told(call))
+            self._fail(call, BROKEN)  # first of all: clients wait
+            _log.exception("a call failed", extra=call.told)
 
     def _fail(self, call: Call, failure: Failure) -> None:
         if call.transcript.closed:
@@ -100,182 +55,4 @@ class CallRunner:
             call.transcript.fail(failure)
         else:
             call.fail(failure)
-            _log.warning("a call failed", extra={**_told(call), "kind": failure.kind})  # its words may hold a body's
-
-
-class _Run:
-    """One call's way. Apart from the runner so that what belongs to one call has a place."""
-
-    def __init__(self, runner: CallRunner, call: Call) -> None:
-        self._by = runner
-        self._call = call
-        self._sampled = Sampled()
-        self._parser = ReplyParser(
-            runner._renderer, call.request, stop=runner._settings.sampling.stop, reply_id=call.id
-        )
-        self._clipped = False  # by what the execution has left
-        self._queued_s = 0.0
-        self._first_s: float | None = None
-
-    async def run(self) -> None:
-        call = self._call
-        prompt = await self._rendered()
-        sampling = self._sampling(prompt)
-        call.transcript.begin(len(prompt.input_ids))
-        call.move(CallState.RENDERED)
-        generation = asyncio.create_task(self._generate(Generation(call.id, prompt.input_ids, sampling)))
-        call.stopper = generation.cancel
-        if call.stopped is not None:  # while it was rendered
-            generation.cancel()
-        left_s = call.execution.seconds_left(self._by._loop.time())
-        limit = None if left_s is None else self._by._loop.call_later(left_s, call.stop, StopReason.TIME_LIMIT)
-        try:
-            await asyncio.wait({generation})
-        finally:
-            call.stopper = None
-            generation.cancel()
-            if limit is not None:
-                limit.cancel()
-        await self._ended(prompt, generation)
-
-    async def _rendered(self) -> Prompt:
-        call, metrics = self._call, self._by._metrics
-        context = self._by._engines.context_tokens()
-        if context is not None and (tokens := surely_too_long(call.request, context)) is not None:
-            what = f"the prompt has more than {tokens} tokens, the model takes {context - 1}"
-            raise _RefusedError(Failure("too_long", what, prompt_tokens=tokens, max_prompt_tokens=context - 1))
-        try:
-            prompt = await self._by._conversations.prompt(call.execution.id, call.request)
-        except BadRequestError as error:
-            raise _RefusedError(Failure("invalid_request", str(error))) from error
-        metrics.render.observe(self._by._loop.time() - call.received_s)
-        metrics.input_tokens.inc(len(prompt.input_ids))
-        metrics.reused_tokens.inc(prompt.reused_tokens)
-        if prompt.branch:
-            metrics.branches.labels(prompt.branch).inc()
-        return prompt
-
-    def _sampling(self, prompt: Prompt) -> Sampling:
-        """Return how to sample, within what still fits: the context, and what the execution has left."""
-        call, settings = self._call, self._by._settings
-        tokens = len(prompt.input_ids)
-        context = self._by._engines.context_tokens()
-        if context is not None and tokens >= context:
-            what = f"the prompt has {tokens} tokens, the model takes {context - 1}"
-            raise _RefusedError(Failure("too_long", what, prompt_tokens=tokens, max_prompt_tokens=context - 1))
-        if limit := call.execution.tokens_taken(tokens):
-            raise _RefusedError(calls_take(limit, settings.bounds.retry_after_s))
-        room = settings.sampling.max_new_tokens if context is None else context - tokens
-        left = call.execution.tokens_left(tokens)
-        call.share.take(tokens)
-        self._clipped = left is not None and left < min(room, settings.sampling.max_new_tokens)
-        return self._by._renderer.sampling(call.request, settings.sampling, room if left is None else min(room, left))
-
-    async def _generate(self, generation: Generation) -> None:
-        call, take, feed, loop = self._call, self._sampled.take, self._parser.feed, self._by._loop
-        call.move(CallState.QUEUED)
-        self._queued_s = loop.time()
-        chunks_of = self._by._engines.generate
-        async with aclosing(
-            chunks_of(call.execution.id, generation, on_move=self._moved, on_place=self._placed)
-        ) as chunks:
-            async for chunk in chunks:
-                now_s = loop.time()
-                if self._first_s is None:
-                    self._first_s = now_s
-                    call.move(CallState.STREAMING)
-                    self._by._metrics.first_token.observe(now_s - call.received_s)
-                take(chunk)
-                call.transcript.add(feed(chunk.token_ids), now_s)
-                if call.share.take(len(chunk.token_ids)) and chunk.finish is None:
-                    self._clipped = True
-                    call.stop(StopReason.TOKEN_LIMIT)
-
-    def _placed(self, engine: str) -> None:
-        if not self._sampled.token_ids:
-            self._by._metrics.queue.observe(self._by._loop.time() - self._queued_s)
-
-    def _moved(self, move: Move) -> None:
-        self._by._metrics.moves.labels(move.engine).inc()
-        told = {**_told(self._call), "engine": move.engine, "reason": move.reason, "output_tokens": move.tokens}
-        _log.info("a reply goes on elsewhere", extra=told)
-
-    async def _ended(self, prompt: Prompt, generation: asyncio.Task[None]) -> None:
-        """The engines are done with it, one way or another."""
-        call = self._call
-        if generation.cancelled() or call.stopped is not None:
-            if call.stopped not in (StopReason.TIME_LIMIT, StopReason.TOKEN_LIMIT):
-                await self._given_up(prompt)
-                return
-            call.execution.limit_met(self._by._loop.time())
-            if self._first_s is None:
-                raise _RefusedError(Failure("ended", "the execution has reached its time limit; stop here"))
-            self._sampled.finish = Finish.LENGTH
-        elif (error := generation.exception()) is not None:
-            if isinstance(error, RequestRefusedError):
-                raise _RefusedError(Failure("invalid_request", f"the engine refuses the request: {error}")) from error
-            if isinstance(error, EnginesFailingError):
-                _log.warning("engines fail: %s", error, extra=_told(call))
-                raise _RefusedError(_FAILING) from error
-            raise error
-        finish = self._sampled.finish
-        if finish in (None, Finish.ERROR, Finish.ABORT):
-            raise _RefusedError(_BROKEN)
-        call.transcript.add(self._parser.end(finish), self._by._loop.time())
-        if not await call.audience.attended():
-            await self._given_up(prompt)
-            return
-        await self._record(prompt, self._parser.finish, delivered=True)
-        shown: Sequence[Delta] = call.transcript.deltas
-        await self._by._conversations.record(call.execution.id, prompt, self._sampled.token_ids, shown)
-        call.finish(self._end(prompt))
-
-    async def _given_up(self, prompt: Prompt) -> None:
-        """Nobody will see the reply: what there is of it is recorded as such."""
-        call = self._call
-        reason = call.stopped or StopReason.CLIENT_GONE
-        call.stopped = reason
-        if self._sampled.token_ids:
-            await self._record(prompt, Finish.ABORT, delivered=False)
-        raise _RefusedError(_STOPPED[reason])
-
-    async def _record(self, prompt: Prompt, finish: Finish, *, delivered: bool) -> None:
-        call, by = self._call, self._by
-        now_s = by._loop.time()
-        record = self._sampled.record(call, prompt, finish, delivered=delivered, now_s=now_s)
-        try:
-            await by._recorder.append(record)
-        except LogUnwritableError as error:
-            by._metrics.unrecorded.inc()
-            raise _RefusedError(LOG_FAILS) from error
-        by._metrics.record.observe(by._loop.time() - now_s)
-        by._metrics.output_tokens.inc(len(record.output_ids))
-        by._metrics.cached_tokens.inc(self._sampled.cached_tokens)
-        call.share.release()
-        call.execution.use(len(record.input_ids) + len(record.output_ids), record.role, delivered=delivered)
-        if self._clipped and finish is Finish.LENGTH:
-            call.execution.limit_met(now_s)
-        told = {
-            **_told(call), "finish": finish, "input_tokens": len(record.input_ids),
-            "reused_tokens": prompt.reused_tokens, "output_tokens": len(record.output_ids),
-            "seconds": round(now_s - call.received_s, 4),
-        }  # fmt: skip
-        _log.info("a call is recorded", extra=told)
-
-    def _end(self, prompt: Prompt) -> End:
-        sampled, parser = self._sampled, self._parser
-        usage = Usage(len(prompt.input_ids), sampled.cached_tokens, len(sampled.token_ids), parser.reasoning_tokens)
-        if not self._call.request.want_token_ids:
-            return End(parser.finish, usage, parser.stop_sequence)
-        return End(
-            parser.finish, usage, parser.stop_sequence, tuple(prompt.input_ids.tolist()), tuple(sampled.token_ids)
-        )
-
-
-def _told(call: Call) -> dict[str, object]:
-    """Return what logs say of a call."""
-    labels = call.labels
-    return {
-        "execution": call.execution.id, "call": call.id, "protocol": call.wire, "state": call.state,
-        "harness": labels.harness or None, "role": labels.role, "harness_thread": labels.thread or None,
-    }  # fmt: skip
+            _log.warning("a call failed", extra={**call.told, "kind": failure.kind})  # its words may hold a body's

@@ -39,6 +39,10 @@ class Calls:
         """Whether replies could not be recorded just now."""
         return self._runner.unrecordable
 
+    def context_tokens(self) -> int | None:
+        """How many tokens a context may have; None while no engine has said so."""
+        return self._runner.context_tokens()
+
     def repeated(self, execution: Execution, digest: str) -> Call | None:
         """Return the call that a request with this digest repeats, running or just finished."""
         call = self._retries.find(execution.id, digest, self._loop.time())

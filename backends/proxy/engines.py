@@ -13,9 +13,15 @@ from ..engines.pool import EnginePool
 class Engines:
     """A pool of engines that gives unbroken replies."""
 
-    def __init__(self, pool: EnginePool, decode: Decode, context_tokens: int | None = None) -> None:
-        """`context_tokens` bounds a context where the engines would take more; None: as they say."""
+    def __init__(
+        self, pool: EnginePool, decode: Decode, context_tokens: int | None = None, vocabulary: int | None = None
+    ) -> None:
+        """`context_tokens` bounds a context where the engines would take more; None: as they say.
+
+        `vocabulary` is how many token ids the model has; None: any is taken.
+        """
         self.pool = pool
+        self._vocabulary = vocabulary
         self._decode = decode
         self._context_tokens = context_tokens
 
@@ -35,7 +41,15 @@ class Engines:
         on_place: Callable[[str], None],
     ) -> AsyncGenerator[Chunk, None]:
         """Yield a reply's chunks, whatever becomes of engines; see `gyre.backends.engines.generating`."""
-        return generate(self.pool, execution, generation, decode=self._decode, on_move=on_move, on_place=on_place)
+        return generate(
+            self.pool,
+            execution,
+            generation,
+            decode=self._decode,
+            on_move=on_move,
+            on_place=on_place,
+            vocabulary=self._vocabulary,
+        )
 
     def forget(self, execution: str) -> None:
         """The execution has ended."""

@@ -45,12 +45,7 @@ class Executions:
             InputError: its name does not fit into a URL, its key into a header, it is open or has ended, another has
                 the key, or too many are open.
         """
-        if not re.fullmatch(NAME, info.id):
-            what = "expected at most 128 letters, digits, dots, dashes and underscores, a letter or digit first"
-            raise InputError(f"execution {info.id[:200]!r}: {what}")
-        if not key or not re.fullmatch(KEY, key):
-            what = "must be printable ASCII without a space" if key else "must not be empty"
-            raise InputError(f"execution {info.id}: a key {what}; give another key")
+        require_name_and_key(info.id, key)
         if self.known(info.id):
             what = "is open already" if info.id in self._open else "has ended"
             raise InputError(f"execution {info.id}: {what}; give another name")
@@ -126,3 +121,17 @@ class Executions:
         if running >= self._bounds.calls_in_all:
             return Failure("rate_limited", "the proxy is full; wait, then try again", retry_after_s=wait)
         return None
+
+
+def require_name_and_key(name: str, key: str) -> None:
+    """Check that a name fits into a URL and a key into a header.
+
+    Raises:
+        InputError: one does not.
+    """
+    if not re.fullmatch(NAME, name):
+        what = "expected at most 128 letters, digits, dots, dashes and underscores, a letter or digit first"
+        raise InputError(f"execution {name[:200]!r}: {what}")
+    if not key or not re.fullmatch(KEY, key):
+        what = "must be printable ASCII without a space" if key else "must not be empty"
+        raise InputError(f"execution {name}: a key {what}; give another key")

@@ -14,8 +14,9 @@ from .execution import Execution
 from .reply import End, Failure, TextDelta, Usage
 from .transcript import Transcript
 
-# These take a reply without a tool call for a mistake, and an error of permission for the end.
-_ERRORS_ONLY: Final = frozenset({"mini", "mini-swe-agent", "smolagents"})
+# It takes a reply without a tool call for a mistake as often as it may take steps. mini-swe-agent does so too, but ends
+# after three in a row; an error of permission it repeats ten times in four minutes (litellm does not tell it so).
+_ERRORS_ONLY: Final = frozenset({"smolagents"})
 
 
 def farewell(execution: Execution, harness: str, limit: str, most: int) -> Transcript | Failure:

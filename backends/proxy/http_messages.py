@@ -16,6 +16,10 @@ class BodyTooLargeError(Exception):
     """More than is allowed."""
 
 
+class KeysDifferError(Exception):
+    """A request carries several keys."""
+
+
 class ClientGoneError(Exception):
     """The client hung up before its request was whole."""
 
@@ -25,12 +29,24 @@ def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-def key_of(headers: Mapping[str, str]) -> str:
-    """Return the key that a request carries, "" where there is none."""
-    kind, _, token = headers.get("authorization", "").strip().partition(" ")
-    if kind.lower() == "bearer" and token.strip():
-        return token.strip()
-    return headers.get("x-api-key", "").strip()
+def key_of(scope: Mapping[str, Any]) -> str:
+    """Return the key that a request carries as Bearer or x-api-key, "" where there is none.
+
+    Raises:
+        KeysDifferError: it carries several that are not the same. Which one is meant, nobody can tell, and a proxy in
+            between may have looked at another than the one that is taken here.
+    """
+    found = {key for name, value in scope["headers"] if (key := _key(name, value.decode("latin-1").strip()))}
+    if len(found) > 1:
+        raise KeysDifferError
+    return found.pop() if found else ""
+
+
+def _key(name: bytes, value: str) -> str:
+    if name == b"x-api-key":
+        return value
+    kind, _, token = value.partition(" ")
+    return token.strip() if name == b"authorization" and kind.lower() == "bearer" else ""
 
 
 def start(status: int, media_type: str, more: Sequence[tuple[str, str]] = ()) -> Message:

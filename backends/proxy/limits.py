@@ -22,7 +22,9 @@ NO_LIMITS: Final = Limits()
 class Bounds:
     """Of the service: what is beyond them is refused, and nothing grows without end."""
 
-    body_bytes: int = 64 << 20  # of a request
+    body_bytes: int = 32 << 20  # of a request; as many as Anthropic takes
+    body_at_once_bytes: int = 2 << 20  # read within the event loop; a larger body is read by a process of its own,
+    body_workers: int = 2  # of which there are at most so many
     body_s: float = 60.0  # until it is whole
     bodies_bytes: int = 1 << 30  # of all that are being read or parsed
     calls_per_s: float = 10.0  # of an execution, in the long run,

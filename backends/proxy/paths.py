@@ -12,6 +12,7 @@ from .wires import COUNT_TOKENS, WIRES, wire_for
 
 PREFIX: Final = "/x/"  # then an execution's name: its base URL
 _EXECUTION: Final = re.compile(re.escape(PREFIX) + r"([^/]+)(/.*)?")
+_DOTS: Final = frozenset({".", ".."})
 
 
 class Ask(StrEnum):
@@ -38,6 +39,8 @@ class Route:
 
 def route(method: str, path: str, *, upgrade: bool = False, messages_api: bool = False) -> Route:
     """Return what is asked for. `messages_api`: a header says that the client speaks Anthropic's protocol."""
+    if not _DOTS.isdisjoint(path.split("/")):  # whoever normalises them may read another execution's name
+        return Route(Ask.UNKNOWN, WIRES["messages" if messages_api else "chat"], None)
     found = _EXECUTION.fullmatch(path)
     execution, rest = (found[1], found[2] or "/") if found else (None, path)
     wire = wire_for("POST", rest) or WIRES["messages" if messages_api else "chat"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import secrets
 from collections.abc import Sequence
@@ -14,24 +13,26 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from gyre.errors import InputError
+from gyre.outcome import Outcome
 from gyre.trajectory.call import CallRecord
 from gyre.trajectory.execution import ExecutionRecord
-from gyre.workload.schema import Outcome
 
 from ..engines.pool import EnginePool
 from .admin import admin_app
 from .call import StopReason
+from .call_run import CallTools
 from .call_runner import CallRunner
 from .calls import Calls
 from .conversations import Conversations
 from .engine_watch import watch_engines
 from .engines import Engines
 from .execution import Execution, ExecutionInfo
-from .executions import Executions
+from .executions import Executions, require_name_and_key
 from .keys import new_key
 from .limits import NO_LIMITS, Limits
 from .listener import Listener
 from .metrics import Metrics
+from .open_keys import OpenKeys
 from .paths import PREFIX
 from .recorder import Recorder
 from .reply import Failure
@@ -91,9 +92,11 @@ class Proxy:
             stack.callback(self._recorder.close)
             for problem in self._recorder.problems:
                 _log.warning("%s", problem)
+            self._open_keys = OpenKeys(self._folder) if self._open_to_all else None
             self._conversations = Conversations(self._renderer)
             stack.callback(self._conversations.close)
             service = self._service()
+            stack.push_async_callback(service.close)
             stack.push_async_callback(self._calls.stop, StopReason.SHUTDOWN)  # what comes in while the doors close
             self._listener = Listener(service, settings.host, settings.port)
             stack.push_async_callback(self._listener.stop)
@@ -110,9 +113,9 @@ class Proxy:
 
     def _service(self) -> ProxyService:
         settings, metrics = self._settings, self.metrics
-        self._engines = Engines(self.pool, self._decode, settings.context_tokens)
-        runner = CallRunner(self._renderer, self._conversations, self._engines, self._recorder, metrics, settings)
-        self._calls = Calls(runner, self._conversations, metrics, settings)
+        self._engines = Engines(self.pool, self._decode, settings.context_tokens, self._renderer.vocabulary)
+        tools = CallTools(self._renderer, self._conversations, self._engines, self._recorder, metrics, settings)
+        self._calls = Calls(CallRunner(tools), self._conversations, metrics, settings)
         return ProxyService(self._identify, self._executions, self._calls, self._conversations, metrics, settings)
 
     async def __aexit__(
@@ -217,12 +220,16 @@ class Proxy:
 
     def _identify(self, key: str, named: str | None) -> Execution | Failure:
         found = self._executions.identify(key, named)
-        if not (self._open_to_all and key and isinstance(found, Failure) and found.kind == "unauthorized"):
+        keys = self._open_keys
+        if keys is None or not key or not isinstance(found, Failure) or found.kind != "unauthorized":
             return found
         if named is not None and self._executions.known(named):
             return found  # another key than its own
-        name = named or f"key-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+        name = named or keys.name(key)
         try:
+            require_name_and_key(name, key)
+            if not keys.owns(name, key):
+                return found
             self.open_execution(name, key=key)
         except InputError as error:
             return Failure("forbidden", str(error))

@@ -68,13 +68,17 @@ class Recorder:
         await self._run(lambda: self._writer.append(record))
 
     async def append_execution(self, record: ExecutionRecord) -> None:
-        """Write that an execution has ended.
+        """Write that an execution has ended. It outlives a power failure then, with all of its calls.
 
         Raises:
-            LogUnwritableError: the system refuses; nothing was written.
+            LogUnwritableError: the system refuses.
         """
-        await self._run(lambda: self._writer.append_execution(record))
+        await self._run(lambda: self._append_execution(record))
         self.ended[record.execution] = record
+
+    def _append_execution(self, record: ExecutionRecord) -> None:
+        self._writer.append_execution(record)
+        self._writer.flush()
 
     async def _run(self, write: Callable[[], _T]) -> _T:
         # Shielded: who waits may be cancelled, what was begun is written all the same.

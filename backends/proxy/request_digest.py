@@ -23,7 +23,9 @@ def request_digest(wire: str, body: Mapping[str, Any], raw: bytes, request: Requ
     """
     who = "\0".join(request.labels.get(label, "") for label in _WHO)
     try:
-        what = orjson.dumps({name: value for name, value in body.items() if name not in _HOW_NOT_WHAT})
+        # Sorted: codex writes some objects in another order each time.
+        asked = {name: value for name, value in body.items() if name not in _HOW_NOT_WHAT}
+        what = orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:  # nested deeper than it writes
         what = raw
     found = hashlib.blake2b(what, digest_size=DIGEST_LENGTH // 2, person=wire.encode())

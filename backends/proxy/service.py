@@ -8,64 +8,40 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-import orjson
-
-from .bodies import Bodies, BodiesFullError, BodyTooSlowError
 from .call import StopReason
-from .call_runner import LOG_FAILS, calls_take
 from .call_state import CallState
 from .calls import Calls
 from .conversation import Request
 from .conversations import Conversations
-from .counts import require_counts
+from .counts import surely_too_long
 from .delivery import Delivery, Outcome, refuse
 from .execution import Execution
 from .executions import Executions
 from .farewell import farewell
-from .http_messages import (
-    BodyTooLargeError,
-    ClientGoneError,
-    Receive,
-    Send,
-    answer,
-    headers_of,
-    key_of,
-)
+from .http_messages import ClientGoneError, KeysDifferError, Receive, Send, answer, headers_of, key_of
 from .labels import call_labels
 from .metrics import Metrics
+from .models_page import models_page
 from .paths import Ask, Route, route
+from .refusals import LOG_FAILS, RefusedError, calls_take, too_long
 from .reply import Failure
-from .request_digest import request_digest
+from .request_reader import RequestReader
 from .settings import ProxySettings
 from .transcript import Transcript
 from .wire import BadRequestError, Wire
-from .wires import read_json, token_count
+from .wires import token_count
 
 _log = logging.getLogger(__name__)
 _NO_PATH: Final = Failure("not_found", "no such path; use …/v1/chat/completions, …/v1/messages or …/v1/responses")
 _NO_METHOD: Final = Failure("invalid_request", "no such method here; the header allow says which")
-_ENCODED: Final = Failure("invalid_request", "the body is compressed; send it as it is, without content-encoding")
-_SLOW: Final = Failure("invalid_request", "the body took too long to come; try again")
-_FULL: Final = "the proxy is reading too many bodies; wait, then try again"
-_QUICK_BYTES: Final = 1 << 20  # a body of fewer is read at once
+_KEYS_DIFFER: Final = Failure("unauthorized", "the request carries keys that differ; send one, as Bearer or x-api-key")
+_FAULT: Final = Failure("internal", "the proxy failed; its log says how")
 
 Identify = Callable[[str, str | None], Execution | Failure]
-
-
-class _RefusedError(Exception):
-    """The request gets an error."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-
-
-class _EncodedError(Exception):
-    """The body has a content encoding."""
 
 
 class ProxyService:
@@ -86,8 +62,12 @@ class ProxyService:
         self._conversations = conversations
         self._metrics = metrics
         self._settings = settings
-        self._bodies = Bodies(settings.bounds)
+        self._reader = RequestReader(settings.bounds)
         self._loop = asyncio.get_running_loop()
+
+    async def close(self) -> None:
+        """Let go what it reads bodies with."""
+        await self._reader.close()
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -99,57 +79,61 @@ class ProxyService:
         )
         with suppress(ClientGoneError):
             try:
-                await self._serve(target, headers, receive, self._counted(target.wire, send))
-            except _RefusedError as refused:
-                await self._refuse(send, target.wire, refused.failure)
-            except BodyTooLargeError:
-                most = self._settings.bounds.body_bytes
-                await self._refuse(send, target.wire, Failure("too_large", f"the body has more than {most} bytes"))
-            except _EncodedError:
-                await self._refuse(send, target.wire, _ENCODED, status=415)
-            except BodyTooSlowError:
-                await self._refuse(send, target.wire, _SLOW, status=408)
-            except BodiesFullError:
-                wait_s = self._settings.bounds.retry_after_s
-                await self._refuse(send, target.wire, Failure("overloaded", _FULL, retry_after_s=wait_s))
+                await self._serve(target, scope, headers, receive, self._counted(target.wire, send))
+            except RefusedError as refused:
+                await self._refuse(send, target.wire, refused)
             except (BadRequestError, RecursionError) as error:
-                await self._refuse(send, target.wire, Failure("invalid_request", str(error)))
+                await self._refuse(send, target.wire, RefusedError(Failure("invalid_request", str(error))))
             except Exception:  # a fault of the proxy's own: where a reply has begun, the server breaks it off
                 _log.exception("a request failed", extra={"protocol": target.wire.name})
-                await self._refuse(send, target.wire, Failure("internal", "the proxy failed; its log says how"))
+                await self._refuse(send, target.wire, RefusedError(_FAULT))
 
-    async def _serve(self, target: Route, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
+    async def _serve(
+        self, target: Route, scope: Mapping[str, Any], headers: Mapping[str, str], receive: Receive, send: Send
+    ) -> None:
         match target.ask:
             case Ask.REPLY:
-                await self._reply(target, headers, receive, send)
+                await self._reply(target, self._admitted(target, scope), headers, receive, send)
             case Ask.COUNT:
-                self._admitted(target, headers)
-                request, _ = await self._request(target, headers, receive)
-                await answer(send, 200, token_count(await self._conversations.count(request)))
+                self._admitted(target, scope)
+                await answer(send, 200, token_count(await self._count(target.wire, headers, receive)))
             case Ask.MODELS:
-                self._admitted(target, headers)
-                await answer(send, 200, _models(self._settings.model))
+                self._admitted(target, scope)
+                await answer(send, 200, models_page(self._settings.model))
             case Ask.HELLO:
                 await answer(send, 200, b"{}")
             case Ask.UPGRADE:
                 await answer(send, 426, target.wire.error(Failure("invalid_request", "no web sockets here; use POST")))
             case Ask.WRONG_METHOD:
-                await self._refuse(send, target.wire, _NO_METHOD, status=405, more=(("allow", target.allowed),))
+                raise RefusedError(_NO_METHOD, status=405, headers=(("allow", target.allowed),))
             case Ask.UNKNOWN:
-                raise _RefusedError(_NO_PATH)
+                raise RefusedError(_NO_PATH)
 
-    async def _reply(self, target: Route, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
-        execution = self._admitted(target, headers)
+    async def _count(self, wire: Wire, headers: Mapping[str, str], receive: Receive) -> int:
+        request, _ = await self._read(wire, headers, receive)
+        return await self._conversations.count(request)
+
+    async def _read(self, wire: Wire, headers: Mapping[str, str], receive: Receive) -> tuple[Request, str]:
+        """Return a request that may fit into the context, and its digest: a text that cannot is looked at no more."""
+        request, digest = await self._reader.read(wire, headers, receive)
+        context = self._calls.context_tokens()
+        if context is not None and (tokens := surely_too_long(request, context)) is not None:
+            raise RefusedError(too_long(tokens, context, at_least=True))
+        return request, digest
+
+    async def _reply(
+        self, target: Route, execution: Execution, headers: Mapping[str, str], receive: Receive, send: Send
+    ) -> None:
         if self._calls.unrecordable:
-            raise _RefusedError(LOG_FAILS)
-        request, digest = await self._request(target, headers, receive)
+            raise RefusedError(LOG_FAILS)
+        request, digest = await self._read(target.wire, headers, receive)
         call = self._calls.repeated(execution, digest)
         if call is None:
             if limit := execution.limit_met(self._loop.time()):
                 await self._farewell(execution, limit, target.wire, request, receive, send)
                 return
             if (refusal := self._refusal(execution)) is not None:
-                raise _RefusedError(refusal)
+                raise RefusedError(refusal)
             call = self._calls.start(execution, target.wire.name, digest, request)
         call.audience.join()
         try:
@@ -168,7 +152,7 @@ class ProxyService:
         harness = call_labels(request, execution.info.harness).harness
         last = farewell(execution, harness, limit, self._settings.farewells)
         if isinstance(last, Failure):
-            raise _RefusedError(last)
+            raise RefusedError(last)
         self._metrics.farewells.inc()
         _log.info("an execution is told to stop", extra={"execution": execution.id, "reason": limit})
         await self._deliver(last, wire, request, f"farewell-{execution.farewells}", receive, send)
@@ -188,13 +172,16 @@ class ProxyService:
         self._metrics.deliveries.labels(outcome).inc()
         return outcome
 
-    def _admitted(self, target: Route, headers: Mapping[str, str]) -> Execution:
+    def _admitted(self, target: Route, scope: Mapping[str, Any]) -> Execution:
         """Return the execution that a request is for, if it may call now."""
-        execution = self._identify(key_of(headers), target.execution)
+        try:
+            execution = self._identify(key_of(scope), target.execution)
+        except KeysDifferError as error:
+            raise RefusedError(_KEYS_DIFFER) from error
         if isinstance(execution, Failure):
-            raise _RefusedError(execution)
+            raise RefusedError(execution)
         if (failure := self._executions.admit(execution, self._loop.time(), len(self._calls))) is not None:
-            raise _RefusedError(failure)
+            raise RefusedError(failure)
         return execution
 
     def _refusal(self, execution: Execution) -> Failure | None:
@@ -207,32 +194,12 @@ class ProxyService:
             return calls_take(limit, self._settings.bounds.retry_after_s)
         return self._executions.room(execution, len(self._calls))
 
-    async def _request(self, target: Route, headers: Mapping[str, str], receive: Receive) -> tuple[Request, str]:
-        """Return the request and its digest; a large one is read in a thread, so that other streams go on."""
-        if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-            raise _EncodedError
-
-        def read() -> tuple[Request, str]:
-            body = read_json(raw)
-            request = require_counts(target.wire.parse(body, headers))
-            return request, request_digest(target.wire.name, body, raw, request)
-
-        async with self._bodies.read(receive, headers) as raw:
-            return read() if len(raw) <= _QUICK_BYTES else await asyncio.to_thread(read)
-
-    async def _refuse(
-        self,
-        send: Send,
-        wire: Wire,
-        failure: Failure,
-        *,
-        status: int | None = None,
-        more: Sequence[tuple[str, str]] = (),
-    ) -> None:
+    async def _refuse(self, send: Send, wire: Wire, refused: RefusedError) -> None:
+        failure = refused.failure
         self._metrics.refusals.labels(failure.kind).inc()
         # Without the message: it may repeat what stands in the body.
         _log.info("a request is refused", extra={"protocol": wire.name, "kind": failure.kind})
-        await refuse(self._counted(wire, send), wire, failure, status=status, more=more)
+        await refuse(self._counted(wire, send), wire, failure, status=refused.status, more=refused.headers)
 
     def _counted(self, wire: Wire, send: Send) -> Send:
         requests = self._metrics.requests
@@ -243,13 +210,3 @@ class ProxyService:
             await send(message)
 
         return counted
-
-
-def _models(model: str) -> bytes:
-    """Return the list of models, in a form that OpenAI's and Anthropic's clients both read."""
-    one = {
-        "id": model, "object": "model", "created": 0, "owned_by": "gyre", "type": "model", "display_name": model,
-        "created_at": "1970-01-01T00:00:00Z",
-    }  # fmt: skip
-    page = {"object": "list", "data": [one], "has_more": False, "first_id": model, "last_id": model}
-    return orjson.dumps(page)

@@ -20,7 +20,10 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "report": ("report", "Draw the report of a results folder again."),
     "trace": ("trace", "Import, describe, fit and generate workloads."),
     "proxy": ("proxy", "Serve unmodified agent harnesses from SGLang servers, and record every token."),
+    "score": ("score", "Evaluate what executions left, by a command, tests, a function, a service or rules."),
+    "model": ("model", "Make, import and inspect the models that cells train and serve."),
     "samples": ("samples", "Turn recorded model calls into training samples: build, inspect, export."),
+    "rules": ("rules", "Rules that score executions: check that they are stable, explain them."),
 }
 _BAD_INPUT: Final = 2
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -60,6 +60,8 @@ _LOOK_EVERY_S: Final = 0.1
 @click.option("--max-tokens", type=click.IntRange(1), help="Input and output of all its calls.")
 @click.option("--max-seconds", type=click.FloatRange(0.0, min_open=True), help="From its opening.")
 @click.option("--calls-per-s", default=10.0, show_default=True, type=click.FloatRange(0.0, min_open=True))
+@click.option("--max-body-mib", default=32, show_default=True, type=click.IntRange(1, 1024), help="Of one request.")
+@click.option("--user-structure", is_flag=True, help="Let users' text hold tokens such as <tool_response>.")
 @click.option("--keep-alive", default=10.0, show_default=True, type=click.FloatRange(0.1, 30.0), help="In seconds.")
 @click.option("--quiet", is_flag=True, help="Log warnings only.")
 def proxy(**given: Any) -> None:
@@ -122,7 +124,7 @@ def _settings(given: dict[str, Any]) -> ProxySettings:
         model=given["model"],
         sampling=Sampling(given["max_new_tokens"], given["temperature"], given["top_p"], given["top_k"]),
         context_tokens=given["context_tokens"],
-        bounds=Bounds(calls_per_s=given["calls_per_s"]),
+        bounds=Bounds(calls_per_s=given["calls_per_s"], body_bytes=given["max_body_mib"] << 20),
         keep_alive_s=given["keep_alive"],
     )
 
@@ -130,7 +132,9 @@ def _settings(given: dict[str, Any]) -> ProxySettings:
 def _renderer(given: dict[str, Any]) -> Renderer:
     import json
 
+    from gyre.backends.proxy.conversation import Speaker
     from gyre.backends.proxy.tokens import Parsers, Renderer
+    from gyre.backends.proxy.tokens.template import STRUCTURED
 
     try:
         kwargs = json.loads(given["template_kwargs"] or "{}")
@@ -147,7 +151,8 @@ def _renderer(given: dict[str, Any]) -> Renderer:
         raise InputError(f"{given['tokenizer']}: no such folder; give the one that holds the model's tokenizer")
     parsers = Parsers(given["tool_call_parser"], given["reasoning_parser"])
     parsers.load()
-    return Renderer(given["tokenizer"], parsers=parsers, template=text, template_kwargs=kwargs)
+    trusted = STRUCTURED | ({Speaker.USER} if given["user_structure"] else set())
+    return Renderer(given["tokenizer"], parsers=parsers, template=text, template_kwargs=kwargs, structured=trusted)
 
 
 async def _serve(

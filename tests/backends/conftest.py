@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # helpers beside the tests: tiny_model
+sys.path.insert(0, str(Path(__file__).parent))  # helpers beside the tests
 
 
 @pytest.fixture(scope="session")
@@ -48,8 +48,8 @@ def sglang_engine(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def _model(factory: pytest.TempPathFactory, seed: int) -> Path:
     pytest.importorskip("torch", reason="a tiny model is made with torch")
     pytest.importorskip("transformers", reason="a tiny model is made with transformers")
-    from tiny_model import make_tiny_model
+    from gyre.backends.models.tiny import TinySettings, make_tiny_model
 
     folder = factory.mktemp(f"tiny{seed}") / "model"
-    make_tiny_model(folder, seed)
+    make_tiny_model(folder, TinySettings(seed=seed))
     return folder

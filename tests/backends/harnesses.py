@@ -70,7 +70,7 @@ class Harness:
         return found
 
 
-def run(harness: Harness, home: Path, workdir: Path, endpoint: Endpoint) -> Finished:
+def run(harness: Harness, home: Path, workdir: Path, endpoint: Endpoint, *, patience_s: float = PATIENCE_S) -> Finished:
     """Run the task in `workdir` to its end. Whatever the harness started is gone when this returns."""
     program = harness.path()
     home.mkdir(parents=True)
@@ -87,11 +87,11 @@ def run(harness: Harness, home: Path, workdir: Path, endpoint: Endpoint) -> Fini
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(timeout=PATIENCE_S)
+        output, _ = process.communicate(timeout=patience_s)
     except subprocess.TimeoutExpired:
         _end_group(process.pid)
         output, _ = process.communicate()
-        pytest.fail(f"{harness.name} did not end within {PATIENCE_S:.0f} s: {output[-2000:]}")
+        pytest.fail(f"{harness.name} did not end within {patience_s:.0f} s: {output[-2000:]}")
     finally:
         _end_group(process.pid)
     return Finished(process.returncode, output)
@@ -110,6 +110,8 @@ def _pi(home: Path, endpoint: Endpoint) -> tuple[Sequence[str], Mapping[str, str
         "models": [{"id": MODEL, "contextWindow": 200_000, "maxTokens": 8_000}],
     }
     _write_json(home / ".pi" / "agent" / "models.json", {"providers": {"gyre": provider}})
+    # Its own 3 tries at 2, 4 and 8 s bridge no restart of a proxy on a busy machine.
+    (home / ".pi" / "agent" / "settings.json").write_text(json.dumps({"retry": {"maxRetries": 8}}))
     environment = {"GYRE_KEY": endpoint.key, "PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1"}
     return ["-p", "--provider", "gyre", "--model", MODEL, TASK], environment
 
@@ -139,6 +141,39 @@ def _codex(home: Path, endpoint: Endpoint) -> tuple[Sequence[str], Mapping[str, 
     )
     arguments = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json", TASK]
     return arguments, {"GYRE_KEY": endpoint.key}
+
+
+def _claude(home: Path, endpoint: Endpoint) -> tuple[Sequence[str], Mapping[str, str]]:
+    arguments = ["-p", TASK, "--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose"]
+    environment = {
+        "ANTHROPIC_BASE_URL": endpoint.base_url,
+        "ANTHROPIC_API_KEY": endpoint.key,
+        "ANTHROPIC_MODEL": MODEL,
+        "ANTHROPIC_SMALL_FAST_MODEL": MODEL,
+        "IS_SANDBOX": "1",
+        "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
+    return arguments, environment
+
+
+def _qwen(home: Path, endpoint: Endpoint) -> tuple[Sequence[str], Mapping[str, str]]:
+    _write_json(home / ".qwen" / "settings.json", {"privacy": {"usageStatisticsEnabled": False}})
+    environment = {"OPENAI_BASE_URL": f"{endpoint.base_url}/v1", "OPENAI_API_KEY": endpoint.key, "OPENAI_MODEL": MODEL}
+    return ["-p", TASK, "--yolo", "--auth-type", "openai", "--output-format", "json"], environment
+
+
+def _opencode(home: Path, endpoint: Endpoint) -> tuple[Sequence[str], Mapping[str, str]]:
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": f"{endpoint.base_url}/v1", "apiKey": endpoint.key},
+        "models": {MODEL: {"limit": {"context": 200_000, "output": 8_000}}},
+    }
+    model = f"gyre/{MODEL}"
+    settings = {"provider": {"gyre": provider}, "model": model, "small_model": model, "autoupdate": False}
+    _write_json(home / ".config" / "opencode" / "opencode.json", settings)
+    return ["run", TASK], {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
 
 
 def _write_json(path: Path, value: object) -> None:
@@ -172,5 +207,29 @@ CODEX: Final = Harness(
     "node_modules/.bin/codex",
     _codex,
     (("exec_command", {"cmd": _WRITE}), ("exec_command", {"cmd": _READ})),
+    LAST,
+)
+CLAUDE: Final = Harness(
+    "claude-code",
+    "node_modules/.bin/claude",
+    _claude,
+    (("Bash", {"command": _WRITE}), ("Bash", {"command": _READ})),
+    LAST,
+)
+QWEN: Final = Harness(
+    "qwen-code",
+    "node_modules/.bin/qwen",
+    _qwen,
+    (
+        ("run_shell_command", {"command": _WRITE, "is_background": False}),
+        ("run_shell_command", {"command": _READ, "is_background": False}),
+    ),
+    LAST,
+)
+OPENCODE: Final = Harness(
+    "opencode",
+    "node_modules/.bin/opencode",
+    _opencode,
+    (("bash", {"command": _WRITE, "description": "Write it"}), ("bash", {"command": _READ, "description": "Read it"})),
     LAST,
 )

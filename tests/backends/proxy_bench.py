@@ -30,13 +30,9 @@ _renderers: dict[Path, Renderer] = {}
 def renderer_of(folder: Path) -> Renderer:
     """A renderer of the tiny model's tokenizer, made once: it makes no difference to what is rendered."""
     if folder not in _renderers:
-        from tiny_model import CHAT_TEMPLATE, SPECIAL, _tokenizer
-        from transformers import PreTrainedTokenizerFast
+        from gyre.backends.models.tiny import tiny_tokenizer
 
-        tokenizer = PreTrainedTokenizerFast(
-            tokenizer_object=_tokenizer(), eos_token=SPECIAL[2], pad_token=SPECIAL[0], model_max_length=1 << 20
-        )
-        tokenizer.chat_template = CHAT_TEMPLATE
+        tokenizer = tiny_tokenizer(1 << 20)
         tokenizer.save_pretrained(folder)
         _renderers[folder] = Renderer(folder, parsers=Parsers(tool_calls="qwen25", reasoning="qwen3"))
     return _renderers[folder]

@@ -201,6 +201,7 @@ def test_what_makes_two_requests_the_same() -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     first = request_digest("chat", body, b"", REQUEST)
     assert first == request_digest("chat", {**body, "stream": True, "stream_options": {}}, b"other", REQUEST)
+    assert first == request_digest("chat", dict(reversed(body.items())), b"", REQUEST)  # codex's retries
     assert first != request_digest("messages", body, b"", REQUEST)
     assert first != request_digest("chat", {**body, "temperature": 1}, b"", REQUEST)
     agent = Request(REQUEST.messages, labels={"agent": "a"})

@@ -240,8 +240,7 @@ def test_past_a_limit_harnesses_are_told_to_stop_first_in_words_then_by_errors(r
     assert running.run(running.proxy.end_execution("limited")).outcome == "harness_timeout"
     assert len(running.records("limited")) == 2
 
-    mini = running.open("mini", harness="mini-swe-agent", limits=Limits(steps=1))
-    chat, _ = clients(mini)
+    chat, _ = clients(running.open("smol", harness="smolagents", limits=Limits(steps=1)))
     chat.chat.completions.create(model="m", messages=QUESTION)
     with pytest.raises(openai.PermissionDeniedError):
         chat.chat.completions.create(model="m", messages=[{"role": "user", "content": "more"}])

@@ -264,11 +264,11 @@ def test_a_long_conversation_reads_in_a_window_as_it_reads_whole(renderers: dict
                 thinks = any(m.reasoning and m.reasoning in renderer.text(Request((*earlier, turn))) for m in earlier)
                 asked = Turn(earlier, turn, (BASH,), thinks, renderer.tokenizer.eos_token_id)
                 try:
-                    ids = renderer.seams.continuation(asked, follow)
+                    seam = renderer.seams.continuation(asked, follow)
                 except BadRequestError:
                     written.append("refused")
                 else:
-                    written.append(None if ids is None else ids.tolist())
+                    written.append(None if seam is None else (seam.ids.tolist(), seam.cut))
             assert written[0] == written[1]
         earlier = (*earlier, turn, *tail)
     renderer.seams.windowed = style.name != "numbering"

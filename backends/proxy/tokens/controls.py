@@ -1,10 +1,15 @@
 """Text of messages that spells control tokens: tokenised as the text that it is.
 
-A file that an agent reads may hold `<|im_end|>`. In a rendered conversation nothing tells that from the template's
-own, and as the control token it would end the turn and could forge others. So before rendering, a mark is put into
-each such spelling in a message; a stretch of rendered text that holds a mark is tokenised, without the marks, by a
-tokenizer that knows no control tokens. Only tokens that the tokenizer calls special are control tokens: such as
-`<think>` or `<tool_call>`, which many do not, stay what they are.
+A file that an agent reads may hold `<|im_end|>` or `</think>`. In a rendered conversation nothing tells that from the
+template's own, and as the control token it would end the turn or forge another, a call or the end of a thought. So
+before rendering, a mark is put into each such spelling in a message; a stretch of rendered text that holds a mark is
+tokenised, without the marks, by a tokenizer that knows no control tokens. (SGLang and vLLM tokenise the rendered
+text as a whole: there a tool's result can forge a turn.)
+
+Control tokens are those that the tokenizer calls special. Of the others that it adds, those which the chat template
+itself writes, such as `<think>` or `<tool_call>` with Qwen3, or whose spelling is `<|…|>`, are structure: a user's
+message, a tool's result, a tool and the arguments of a call cannot write them; the operator's own words and the
+model's text can. The rest (runs of spaces, tags of HTML) are words like others.
 """
 
 from __future__ import annotations
@@ -15,30 +20,43 @@ import secrets
 from functools import cached_property
 from typing import Any, Final
 
+from tokenizers import AddedToken
+
 _MARK: Final = "gyreplain" + secrets.token_hex(8)  # in no conversation
+_CONTROL_SHAPE: Final = re.compile(r"<[|\uff5c].+[|\uff5c]>")
 
 
 class Controls:
     """The control tokens of a tokenizer, and how to write them as mere text."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, template: str = "") -> None:
+        """`template` is the chat template's source, which shows what is structure."""
         self._tokenizer = tokenizer
-        tokens = [token for token in tokenizer.added_tokens_decoder.values() if token.special and token.content]
-        tokens.sort(key=lambda token: -len(token.content))  # where one begins with another, the longer is meant
-        self._spelled = re.compile(_any_of([token.content for token in tokens])) if tokens else None
+        added = [token for token in tokenizer.added_tokens_decoder.values() if token.content.strip()]
+        added.sort(key=lambda token: -len(token.content))  # where one begins with another, the longer is meant
+        self._structure = [token for token in added if token.special or _is_structure(token.content, template)]
+        self._special_spelled = _any_of([token.content for token in self._structure if token.special])
+        self._spelled = _any_of([token.content for token in self._structure])
         # A control token may take white space around it along: that belongs to it, not to the text beside it.
         space = r"\s*"
-        taken = (space * t.lstrip + re.escape(t.content) + space * t.rstrip for t in tokens)
-        self._boundary = re.compile(f"({'|'.join(taken)})") if tokens else None
+        taken = [space * t.lstrip + re.escape(t.content) + space * t.rstrip for t in self._structure]
+        self._boundary = re.compile(f"({'|'.join(taken)})") if taken else None
 
-    def marked(self, value: Any) -> Any:
-        """Return text with a mark in each spelling of a control token; of lists and dicts, all text in them."""
+    def marked(self, value: Any, *, structure: bool = False) -> Any:
+        """Return text with a mark in each spelling of a control token; of lists and dicts, all text in them.
+
+        With `structure` those that are not special are let be.
+        """
         if isinstance(value, str):
-            return value if self._spelled is None else self._spelled.sub(_with_mark, value)
+            spelled = self._special_spelled if structure else self._spelled
+            return value if spelled is None else spelled.sub(_with_mark, value)
         if isinstance(value, dict):
-            return {self.marked(key): self.marked(item) for key, item in value.items()}
+            return {
+                self.marked(key, structure=structure): self.marked(item, structure=structure)
+                for key, item in value.items()
+            }
         if isinstance(value, list | tuple):
-            return [self.marked(item) for item in value]
+            return [self.marked(item, structure=structure) for item in value]
         return value
 
     def ids(self, text: str) -> list[int]:
@@ -75,7 +93,8 @@ class Controls:
         plain = copy.deepcopy(backend)
         plain.no_truncation()
         plain.no_padding()
-        plain.encode_special_tokens = True
+        plain.encode_special_tokens = True  # of special ones only: so all that is structure becomes special
+        plain.add_special_tokens([_as_special(token) for token in self._structure if not token.special])
         return plain
 
 
@@ -84,13 +103,28 @@ def unmarked(text: str) -> str:
     return text.replace(_MARK, "") if _MARK in text else text
 
 
-def _any_of(words: list[str]) -> str:
+def _is_structure(spelling: str, template: str) -> bool:
+    return spelling in template or _CONTROL_SHAPE.fullmatch(spelling) is not None
+
+
+def _as_special(token: Any) -> AddedToken:
+    return AddedToken(
+        token.content,
+        single_word=token.single_word,
+        lstrip=token.lstrip,
+        rstrip=token.rstrip,
+        normalized=token.normalized,
+        special=True,
+    )
+
+
+def _any_of(words: list[str]) -> re.Pattern[str] | None:
     """Return a pattern, the words by their first two characters: tokenizers may have a thousand, all with `<`."""
     heads: dict[str, list[str]] = {}
     for word in words:
         heads.setdefault(word[:2], []).append(re.escape(word[2:]))
     longest = sorted(heads, key=len, reverse=True)
-    return "|".join(f"{re.escape(head)}(?:{'|'.join(heads[head])})" for head in longest)
+    return re.compile("|".join(f"{re.escape(head)}(?:{'|'.join(heads[head])})" for head in longest)) if words else None
 
 
 def _with_mark(spelled: re.Match[str]) -> str:

@@ -48,9 +48,10 @@ def _of_reasoning(render: Render, habits: Habits) -> Habits:
     messages = [_USER, turn, Message(Speaker.TOOL, "seen", tool_call_id=call.id)]
     for shown in (messages, [_USER, turn], [_USER, replace(turn, tool_calls=())]):
         for key in ("reasoning_content", "thinking", "reasoning", ""):
-            tried = replace(habits, reasoning_key=key)
-            if _shows(render, tried, shown):
-                return tried
+            for with_text in (True, False):
+                tried = replace(habits, reasoning_key=key, calls_with_text=with_text)
+                if _shows(render, tried, shown):
+                    return tried
     return replace(habits, reasoning_key=None)
 
 

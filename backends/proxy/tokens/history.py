@@ -80,11 +80,14 @@ class History:
         call, thinks = path[index].call, path[index].thinks
         assert call is not None
         last_id = int(call.tail[-1]) if len(call.tail) else None
-        tail = self._renderer.seams.continuation(
+        seam = self._renderer.seams.continuation(
             Turn(messages[:index], messages[index], tools, thinks, last_id), messages[index + 1 :]
         )
-        if tail is None:
+        if seam is None:
             return None
+        if seam.cut:
+            call = Context(call.parent, call.tail[: -seam.cut])
+        tail = seam.ids
         context = Context(call, tail)
         if not thinks and any(message.reasoning for message in messages[index + 1 :]):
             thinks = _thinks(messages[index + 1 :], self._renderer.tokenizer.decode(tail))

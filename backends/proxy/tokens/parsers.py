@@ -1,7 +1,7 @@
 """The parsers of a model's output, by SGLang's names for them. SGLang is imported when one is first needed.
 
 Importing takes seconds: `Parsers.load` does it at a time of one's choosing. Without SGLang the two formats of `hermes`
-stand in for its parsers of the same names.
+stand in for its parsers of the same names; that of `harmony` does so always.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any, Final, Protocol
 from gyre.errors import InputError
 
 from ..conversation import Tool
+from .harmony import HARMONY, HarmonyCalls, HarmonyChannels
 from .hermes import HermesCalls, ThinkTags
 from .template import full_name
 
 _LOG = logging.getLogger(__name__)
-_BUILT_IN_CALLS: Final = ("hermes", "qwen", "qwen25")
-_BUILT_IN_REASONING: Final = ("qwen3", "qwen3-thinking", "deepseek-r1")
+_BUILT_IN_CALLS: Final = ("hermes", "qwen", "qwen25", HARMONY)
+_BUILT_IN_REASONING: Final = ("qwen3", "qwen3-thinking", "deepseek-r1", HARMONY)
 _LISTS_KEPT: Final = 16
 _MARKED_BY_SPECIALS: Final = ("apertus2509", "gemma4", "gpt-oss", "inkling", "kimi_k3", "mistral", "muse")
 
@@ -70,6 +71,8 @@ class Parsers:
         Raises:
             InputError: there is no parser of that name.
         """
+        if self.tool_calls == HARMONY != self.reasoning:
+            raise InputError(f"tool-call parser {HARMONY!r} goes with a reasoning parser of the same name; name both")
         if self.tool_calls and _sglang_tools() is None and self.tool_calls not in _BUILT_IN_CALLS:
             raise InputError(f"tool-call parser {self.tool_calls!r} is SGLang's: pip install sglang")
         if self.reasoning and _sglang_reasoning() is None and self.reasoning not in _BUILT_IN_REASONING:
@@ -90,6 +93,8 @@ class Parsers:
         """Return the format of tool calls; None where there is no parser."""
         if not self.tool_calls:
             return None
+        if self.tool_calls == HARMONY:
+            return HarmonyCalls(frozenset(map(full_name, tools)))
         if _sglang_tools() is None:
             return HermesCalls(frozenset(map(full_name, tools)))
         return _SGLangCalls(self.function_call_parser(tools, tokenizer))
@@ -110,6 +115,8 @@ class Parsers:
 
     def reasoning_format(self, opening: str, tokenizer: Any) -> ReasoningFormat | None:
         """Return the format of reasoning; `opening` is what the template wrote of the turn, such as `<think>`."""
+        if self.reasoning == HARMONY:
+            return HarmonyChannels()
         opened = None if "think" not in opening else "</think" not in opening
         if not self.reasoning or opened is False:
             return None

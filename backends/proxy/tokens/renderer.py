@@ -22,7 +22,7 @@ from .controls import Controls
 from .habits import find_habits
 from .parsers import Parsers
 from .seam import Seams
-from .template import ChatTemplate, TemplateRefusalError
+from .template import STRUCTURED, ChatTemplate, TemplateRefusalError
 
 _FAULTS: Final = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError)
 
@@ -31,7 +31,7 @@ class Renderer:
     """Tokenizer and chat template of the model in a folder (or of a name that transformers knows).
 
     `template` stands in for the model's own chat template; `template_kwargs` are handed to it, such as
-    {"enable_thinking": False}.
+    {"enable_thinking": False}. `structured` are those in whose text `<think>` and the like are tokens (see `Controls`).
 
     Raises:
         InputError: there is no tokenizer or no chat template, or a parser's name is unknown.
@@ -44,6 +44,7 @@ class Renderer:
         parsers: Parsers | None = None,
         template: str | None = None,
         template_kwargs: Mapping[str, Any] | None = None,
+        structured: frozenset[Speaker] = STRUCTURED,
     ) -> None:
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(str(path))
@@ -55,12 +56,18 @@ class Renderer:
             raise InputError(f"{path}: the tokenizer has no chat template; name one")
         self._kwargs = dict(template_kwargs or {})
         self.parsers = parsers if parsers is not None else Parsers()
-        self._controls = Controls(self.tokenizer)
-        self.template = ChatTemplate(self._render, find_habits(self._render), self._controls.marked)
+        self._controls = Controls(self.tokenizer, str(self.tokenizer.chat_template))
+        self.template = ChatTemplate(self._render, find_habits(self._render), self._controls.marked, structured)
         self.special_ids = frozenset(map(int, self.tokenizer.all_special_ids))
-        self.stop_ids = self._stop_ids(Path(path))
-        self.seams = Seams(self)
-        self.opening = self._opening()
+        added = self.tokenizer.added_tokens_decoder.values()
+        self._specials = sorted((token.content for token in added if token.special), key=len, reverse=True)
+        self.vocabulary = self._vocabulary(Path(path))
+        try:
+            self.stop_ids = self._stop_ids(Path(path))
+            self.seams = Seams(self)
+            self.opening = self._opening()
+        except TemplateRefusalError as error:
+            raise InputError(f"{path}: the chat template takes not even a question: {error}; name another") from error
 
     def _render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, generate: bool) -> str:
         try:
@@ -92,6 +99,17 @@ class Renderer:
             ids.update(special[:1])
         return frozenset(int(token) for token in ids if token is not None)
 
+    def _vocabulary(self, folder: Path) -> int:
+        """Return how many token ids there are: a model may have more than its tokenizer, and samples them too."""
+        known: int = len(self.tokenizer)
+        try:
+            config = json.loads((folder / "config.json").read_bytes())
+        except (OSError, ValueError):
+            return known
+        parts = [config, config.get("text_config")] if isinstance(config, dict) else []
+        sizes = [part.get("vocab_size") for part in parts if isinstance(part, dict)]
+        return max(known, *(size for size in sizes if isinstance(size, int)), 0)
+
     def text(self, request: Request) -> str:
         """Write the request up to where the model's turn begins.
 
@@ -107,6 +125,10 @@ class Renderer:
         """
         text = text.encode("utf-8", "replace").decode()  # JSON may hold halves of surrogate pairs, tokenizers not
         return np.array(self._controls.ids(text), np.int32)
+
+    def special_at(self, text: str, at: int) -> str:
+        """Return the special token that stands in rendered text at a place, "" where none does."""
+        return next((word for word in self._specials if text.startswith(word, at)), "")
 
     def count(self, request: Request) -> int:
         """Return how many input tokens the request has, as a new conversation.

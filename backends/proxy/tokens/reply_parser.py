@@ -8,6 +8,7 @@ from gyre.trajectory.call import Finish
 
 from ..conversation import Request
 from ..reply import Delta, ReasoningDelta, TextDelta
+from .constraint import call_format
 from .detokenizer import Detokenizer
 from .renderer import Renderer
 from .stop_strings import StopStrings
@@ -24,8 +25,7 @@ class ReplyParser:
         `reply_id`, unique for ever, gives tool calls their ids: a reply that is parsed again has the same ones.
         """
         parsers, tokenizer = renderer.parsers, renderer.tokenizer
-        may_call = bool(request.tools) and request.tool_choice.mode != "none"
-        form = parsers.call_format(request.tools, tokenizer) if may_call else None
+        form = call_format(request, parsers, tokenizer)
         named = {full_name(tool): tool for tool in request.tools}
         self._left_out = set(renderer.stop_ids)
         if form is None and not parsers.read_specials:

@@ -47,6 +47,14 @@ class Turn:
     last_id: int | None  # that was sampled; None: nothing was
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Seam:
+    """Tokens (n int32) that follow a turn's. `cut` of its last ones go: harmony ends the newest turn in its own way."""
+
+    ids: Int32Array
+    cut: int = 0
+
+
 class Seams:
     """Continuations of turns, by one renderer's template."""
 
@@ -60,8 +68,8 @@ class Seams:
         self.windowed = self._window_holds()
         self._steady = self._results_hold()
 
-    def continuation(self, turn: Turn, tail: Sequence[Message]) -> Int32Array | None:
-        """Return the tokens (n int32) that follow the turn's, up to where the model goes on; None: it stands no more.
+    def continuation(self, turn: Turn, tail: Sequence[Message]) -> Seam | None:
+        """Return what follows the turn's tokens, up to where the model goes on; None: the turn stands no more.
 
         Raises:
             BadRequestError: the template refuses the messages.
@@ -123,19 +131,22 @@ class Seams:
         newest = self._template.text([*turn.earlier, stand_in], turn.tools, generate=False)
         return newest[_end(newest, marks) :]
 
-    def _cut(self, written: str, close: str, last_id: int | None) -> Int32Array:
+    def _cut(self, written: str, close: str, last_id: int | None) -> Seam:
         """Cut off what was sampled: the rest of a call's syntax, and the turn's last token where it was sampled."""
         ending = self._first_stop(close)
         if ending is not None and written.startswith(close[: ending[0]] + ending[1]):
             at, stop = ending
             if last_id not in self._renderer.stop_ids:
-                return self._renderer.ids(written[at:])
-            return self._anchored(stop, written[at + len(stop) :])
+                return Seam(self._renderer.ids(written[at:]))
+            return Seam(self._anchored(stop, written[at + len(stop) :]))
+        other = "" if ending is None else self._renderer.special_at(written, ending[0])
+        if ending is not None and other and written.startswith(close[: ending[0]]):  # harmony ends the newest otherwise
+            return Seam(self._renderer.ids(written[ending[0] :]), cut=int(last_id in self._renderer.stop_ids))
         written = written[len(_common(close.rstrip(), written)) :]
         for stop, token in self._stops.items():  # of templates that end a turn with the next one's first token
             if token == last_id and written.startswith(stop):
-                return self._anchored(stop, written[len(stop) :])
-        return self._renderer.ids(written)
+                return Seam(self._anchored(stop, written[len(stop) :]))
+        return Seam(self._renderer.ids(written))
 
     def _first_stop(self, text: str) -> tuple[int, str] | None:
         found = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]

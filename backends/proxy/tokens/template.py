@@ -6,12 +6,25 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final, Protocol
 
 from ..conversation import Message, Speaker, Tool, ToolCall
 from ..wire import BadRequestError
 
 Render = Callable[[list[dict[str, Any]], list[dict[str, Any]] | None, bool], str]
+
+
+STRUCTURED: Final = frozenset({Speaker.SYSTEM, Speaker.ASSISTANT})
+
+
+class Marked(Protocol):
+    """See `Controls.marked`."""
+
+    def __call__(self, value: Any, *, structure: bool = False) -> Any: ...
+
+
+def _unmarked(value: Any, *, structure: bool = False) -> Any:
+    return value
 
 
 class TemplateRefusalError(BadRequestError):
@@ -28,6 +41,7 @@ class Habits:
     system: bool = True  # takes a system message at all
     late_system: bool = True  # takes one after the first message
     adjacent_users: bool = True  # takes two user messages in a row
+    calls_with_text: bool = True  # takes text beside reasoning in a turn that calls tools
     long_ids: bool = True  # takes tool-call ids of any length; else they are nine letters and digits
 
 
@@ -42,9 +56,17 @@ class ChatTemplate:
     `marked` is applied to every text of a message or tool before the template sees it (see `Controls.marked`).
     """
 
-    def __init__(self, render: Render, habits: Habits, marked: Callable[[Any], Any] = lambda value: value) -> None:
+    def __init__(
+        self,
+        render: Render,
+        habits: Habits,
+        marked: Marked = _unmarked,
+        structured: frozenset[Speaker] = STRUCTURED,
+    ) -> None:
+        """`structured` are those whose text may hold tokens of structure that are not special."""
         self._render = render
         self._marked = marked
+        self._structured = structured
         self.habits = habits
 
     def text(self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, generate: bool) -> str:
@@ -53,11 +75,16 @@ class ChatTemplate:
         Raises:
             TemplateRefusalError: the template does not take such a conversation.
         """
-        return self._render(
-            [self._message(m) for m in self._fitted(messages)],
-            [self._marked(_tool(t)) for t in tools] or None,
-            generate,
-        )
+        try:
+            return self._render(
+                [self._message(m) for m in self._fitted(messages)],
+                [self._marked(_tool(t)) for t in tools] or None,
+                generate,
+            )
+        except RecursionError as error:
+            raise TemplateRefusalError(
+                "messages: a tool's schema or a call's arguments are nested too deeply"
+            ) from error
 
     def _fitted(self, messages: Sequence[Message]) -> list[Message]:
         """Bring messages into an order that the template takes: nothing is left out."""
@@ -74,8 +101,11 @@ class ChatTemplate:
         return fitted
 
     def _message(self, message: Message) -> dict[str, Any]:
-        text, reasoning = self._marked(message.text), self._marked(message.reasoning)
+        text = self._marked(message.text, structure=message.speaker in self._structured)
+        reasoning = self._marked(message.reasoning)
         fields: dict[str, Any] = {"role": message.speaker.value}
+        if reasoning and text and message.tool_calls and not self.habits.calls_with_text:
+            reasoning, text = f"{reasoning}\n\n{text}", ""
         if reasoning:
             if self.habits.reasoning_key:
                 fields[self.habits.reasoning_key] = reasoning

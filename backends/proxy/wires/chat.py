@@ -34,6 +34,8 @@ class ChatWire:
             BadRequestError: something needed is missing or of the wrong kind.
         """
         fields = Fields(body)
+        fields.require_numbers("temperature", "top_p", "frequency_penalty", "presence_penalty", "top_logprobs")
+        fields.count("seed")
         messages = tuple(_message(message) for message in fields.objects("messages"))
         if not messages:
             raise BadRequestError("messages is missing or empty: send one message or more")

@@ -85,6 +85,17 @@ class Fields:
             raise self.wrong(key, "a whole number")
         return int(value)
 
+    def require_numbers(self, *keys: str) -> None:
+        """Check fields whose values are not used: what is no number there is a mistake that a client must hear of.
+
+        Raises:
+            BadRequestError: one is something else.
+        """
+        for key in keys:
+            value = self._values.get(key)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise self.wrong(key, "a number")
+
     def limit(self, key: str) -> int | None:
         """Return a number of tokens, 1 or more; 0 and less, by which some mean "no limit", are none."""
         value = self.count(key)

@@ -48,6 +48,7 @@ class MessagesWire:
             BadRequestError: something needed is missing or of the wrong kind.
         """
         fields = Fields(body)
+        fields.require_numbers("temperature", "top_p", "top_k")
         turns = tuple(message for turn in fields.objects("messages") for message in _messages(turn))
         if not turns:
             raise BadRequestError("messages is missing or empty: send one message or more")

@@ -35,6 +35,7 @@ class ResponsesWire:
             BadRequestError: something needed is missing or of the wrong kind, or must have been stored.
         """
         fields = Fields(body)
+        fields.require_numbers("temperature", "top_p", "top_logprobs")
         for stored in ("previous_response_id", "conversation", "prompt"):
             if fields.get(stored) is not None:
                 raise BadRequestError(f"{stored} is set, but nothing is stored here: send the whole history in input")

@@ -1,0 +1,1 @@
+"""Models of the Hugging Face hub as megatron-core builds them, and their weights both ways."""

@@ -1,0 +1,19 @@
+"""An objective, as settings name it, on a micro-step."""
+
+from __future__ import annotations
+
+from gyre.trajectory.objectives import Batch, Metrics, gspo_loss, grpo_loss, ppo_loss
+from torch import Tensor
+
+from .settings import ObjectiveSettings
+
+
+def objective_loss(
+    settings: ObjectiveSettings, logprobs: Tensor, batch: Batch, reference_logprobs: Tensor | None = None
+) -> tuple[Tensor, Metrics]:
+    """Return the micro-step's part of the step's loss, and what to watch; see `gyre.trajectory.objectives`."""
+    if settings.kind == "ppo":
+        return ppo_loss(logprobs, batch, settings.ppo)
+    if settings.kind == "gspo":
+        return gspo_loss(logprobs, batch, settings.gspo)
+    return grpo_loss(logprobs, batch, settings.grpo, reference_logprobs=reference_logprobs)

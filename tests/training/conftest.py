@@ -1,0 +1,9 @@
+"""Helpers beside the tests, in spawned processes too."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+sys.path[:0] = [str(_HERE), str(_HERE.parent / "models"), str(_HERE.parent / "trajectory")]
