@@ -8,6 +8,7 @@ TREE := build/tree
 
 HARNESSES := $(VENV)/harnesses
 SGLANG := sglang==0.5.23
+MEGATRON := megatron-core==0.16.1
 
 .PHONY: compare test lint clean
 
@@ -35,11 +36,12 @@ $(VENV)/.gyre: $(VENV)/bin/python pyproject.toml
 	$(BIN)/pip install --quiet --editable .
 	touch $@
 
-# Tests run a real SGLang on the CPU; where its wheels do not fit the machine, they are skipped.
+# Tests run a real SGLang and a real megatron-core on the CPU; where a wheel does not fit the machine, they are skipped.
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml tests/backends/sglang_cpu.txt
 	$(BIN)/pip install --quiet --editable '.[dev]' -r tests/backends/sglang_cpu.txt \
 		|| $(BIN)/pip install --quiet --editable '.[dev]'
 	-$(BIN)/pip install --quiet --no-deps $(SGLANG)
+	-$(BIN)/pip install --quiet --no-deps $(MEGATRON)
 	touch $(VENV)/.gyre $@
 
 # Agent harnesses that tests run as their users do; where npm is missing, those tests are skipped.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import re
@@ -9,8 +10,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from .errors import InputError
+
+_HERE: Final = -100  # AT_FDCWD: paths count from the working folder
+_EXCHANGE: Final = 2  # RENAME_EXCHANGE, Linux 3.15
 
 
 @contextmanager
@@ -100,9 +105,15 @@ def write_folder_atomic(path: Path, fill: Callable[[Path], object]) -> None:
 
 
 def _replace_folder(new: Path, target: Path) -> None:
-    """Rename `new` to `target`; an older folder there is moved aside first, so that no mixture is ever seen."""
+    """Put `new` in the place of `target`; what stood there is then in `new`, to be removed.
+
+    Where the system can exchange them in one step, a process that is killed leaves one or the other. Elsewhere the old
+    one is moved aside first, so that no mixture is ever seen.
+    """
     if not target.exists():
         new.rename(target)
+        return
+    if _exchanged(new, target):
         return
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
     target.rename(old)
@@ -112,6 +123,15 @@ def _replace_folder(new: Path, target: Path) -> None:
         old.rename(target)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchanged(first: Path, second: Path) -> bool:
+    """Swap two paths in one step; False where the system or the file system cannot."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    done: int = renameat2(_HERE, os.fsencode(first), _HERE, os.fsencode(second), _EXCHANGE)
+    return done == 0
 
 
 def _temporary(path: Path) -> Path:
@@ -136,9 +156,7 @@ def _remove_remains(path: Path) -> None:
     """
     name = re.compile(re.escape(f".{path.name}.") + r"([0-9]{1,9})\.tmp")
     with os.scandir(path.parent) as entries:
-        left = [
-            Path(entry.path) for entry in entries if (ours := name.fullmatch(entry.name)) and is_dead(int(ours[1]))
-        ]
+        left = [Path(entry.path) for entry in entries if (ours := name.fullmatch(entry.name)) and is_dead(int(ours[1]))]
     for remains in left:
         with suppress(OSError):  # in use, another's, or gone: not ours to remove
             descriptor = os.open(remains, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -143,6 +143,8 @@ class Controller:
             self.step.release(event.cell)
 
     def _cell_failed(self, event: ev.CellFailed) -> None:
+        if self.fleet.cells[event.cell].state is CellState.FAILED:
+            return  # both who watches a cell and who moves it may tell
         self.fleet.change(event.cell, CellState.FAILED)
         self.step.release(event.cell)
 
@@ -205,6 +207,10 @@ class Controller:
             self.out.put(cmd.ReleaseGroup, group.group)
 
     def _weights_published(self, event: ev.WeightsPublished) -> None:
+        if self.step.phase is not StepPhase.PUBLISHING or event.version != self.version:
+            if event.version > self.published_version:
+                raise IllegalMoveError(f"version {event.version} was published, but training is {self.step.phase}")
+            return  # told again: it was commanded again for a core that came back
         self.published_version = event.version
         self.step.move(StepPhase.IDLE)
         self.at_boundary = True

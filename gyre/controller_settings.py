@@ -35,6 +35,11 @@ class ControllerSettings:
         B: the last of them is trained phi + mu - 1 versions after its dispatch, rounded up.
         """
         most, buffer = self.buffer.max_staleness, self.buffer
+        if buffer.capacity_groups is not None and buffer.capacity_groups < self.groups_per_step:
+            raise InputError(
+                f"buffer.capacity_groups: {buffer.capacity_groups}, but a step takes {self.groups_per_step} groups; "
+                f"give {self.groups_per_step} or more, or a smaller groups_per_step"
+            )
         if most is not None and most < policy.mu - 1:
             raise InputError(
                 f"buffer.max_staleness: {most}, but the last step of a burst of mu {policy.mu} trains groups that are "

@@ -100,16 +100,22 @@ class Step:
         self.done.clear()
 
     def claim(self, micro_step: int, cell: int, time_s: float) -> None:
-        """Record that a cell took a micro-step."""
+        """Record that a cell took a micro-step; raise IllegalMoveError where none was offered of this number."""
+        self._check_offered(micro_step)
         self.claims[micro_step] = cell
         self.claimed_s[micro_step] = time_s
 
     def finish(self, micro_step: int, cell: int, time_s: float) -> None:
-        """Record that a cell returned a micro-step's gradient."""
+        """Record that a cell returned a micro-step's gradient; raise IllegalMoveError where none was offered."""
+        self._check_offered(micro_step)
         self.claims[micro_step] = cell
         self.done.add(micro_step)
         if micro_step in self.claimed_s:
             self.pace.add(time_s - self.claimed_s.pop(micro_step))
+
+    def _check_offered(self, micro_step: int) -> None:
+        if not 0 <= micro_step < self.offered:
+            raise IllegalMoveError(f"micro-step {micro_step} is none of the {self.offered} that were offered")
 
     def release(self, cell: int) -> None:
         """Put what a cell claimed and did not return into the queue again."""

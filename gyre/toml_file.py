@@ -14,6 +14,8 @@ from .errors import InputError
 
 M = TypeVar("M", bound=BaseModel)
 
+_UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's words for an unknown key
+MOST_BYTES: Final = 16 * 2**20
 MOST_SHOWN: Final = 60  # characters of a refused value
 
 
@@ -21,10 +23,14 @@ def read_toml(path: Path, remedy: str = "give a TOML file in UTF-8") -> dict[str
     """Read a TOML file; `remedy` ends the message where that fails.
 
     Raises:
-        InputError: the file is missing, not text or not TOML.
+        InputError: the file is missing, larger than 16 MiB, not text or not TOML.
     """
     try:
-        text = path.read_text("utf-8")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise InputError(f"{path}: larger than {MOST_BYTES:,} bytes; {remedy}")
+        text = content.decode("utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}); {remedy}") from error
     except UnicodeDecodeError as error:
@@ -65,12 +71,13 @@ def toml_names(folder: Traversable) -> tuple[str, ...]:
 
 def _first_violation(kind: type[BaseModel], error: ValidationError) -> str:
     """The first violation as `table.key: what is wrong`, and how many more there are."""
-    first, *more = error.errors(include_url=False)
+    # A required key that is misspelt is missing and unknown; unknown says more.
+    first, *more = sorted(error.errors(include_url=False), key=lambda one: one["type"] not in _UNKNOWN)
     field = ".".join(str(part) for part in first["loc"])
     match first["type"]:
         case "missing":
             message = "missing"
-        case "extra_forbidden" | "unexpected_keyword_argument":
+        case kind_of_error if kind_of_error in _UNKNOWN:
             known = _known_keys(kind, first["loc"][:-1])
             message = f"unknown key; known keys: {', '.join(known)}" if known else "unknown key"
         case "value_error":

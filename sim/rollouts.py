@@ -70,8 +70,10 @@ class Rollouts:
             self._rollouts[execution] = _Rollout(row)
 
     def forget(self, group: int) -> None:
-        """A group gets no more executions."""
+        """Nothing more is asked of a group: forget its executions that never got a score, too."""
         self._tasks.pop(group, None)
+        for execution in range(group * self._stride, (group + 1) * self._stride):
+            self._rollouts.pop(execution, None)
 
     def start(self, execution: int) -> None:
         """Set up and run an execution."""

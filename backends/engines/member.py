@@ -39,6 +39,7 @@ class Member:
 
     engine: Engine
     info: EngineInfo | None = None
+    problem: str = ""  # what was wrong at its latest check, where more is known than that it is not well
     up: bool = False
     draining: bool = False
     losses: int = 0  # ever: a check that began before the latest loss proves nothing
@@ -70,6 +71,7 @@ class Member:
         Weights are published while it serves, and another may have been started at its address. One that was up and
         only does not say what it is, being busy, is what it was.
         """
+        self.problem = ""
         try:
             if not await self.engine.healthy():
                 return None
@@ -80,7 +82,7 @@ class Member:
                     return self.info
                 raise
         except Exception as error:  # whatever is wrong with one engine, its watcher must live
-            _log.debug("engine %s failed its check: %r", self.engine.name, error)
+            self.problem = str(error) if isinstance(error, EngineLostError) else repr(error)
             return None
 
     async def pause(self, checks: Checks) -> None:

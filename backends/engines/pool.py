@@ -112,6 +112,14 @@ class EnginePool:
         """
         return self._members[name].info
 
+    def problem(self, name: str) -> str:
+        """What was wrong at an engine's latest check; "" where it is well, or only does not answer.
+
+        Raises:
+            KeyError: no such engine.
+        """
+        return self._members[name].problem
+
     def refresh(self, name: str) -> None:
         """Ask the engine at once what it is: weights were published to it, say.
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 RopeKind = Literal["default", "linear", "llama3"]
 
@@ -51,32 +49,6 @@ class Architecture:
     qk_norm: bool
     qkv_bias: bool
     experts: Experts | None = None
-
-    @classmethod
-    def of_folder(cls, folder: Path) -> Self:
-        """Read `config.json` of a model's folder.
-
-        Raises:
-            InputError: it is not there, is broken, or says something that is not supported.
-        """
-        from .config_file import read_config, stated
-
-        return cls(**stated(folder / "config.json", read_config(folder)))
-
-    @property
-    def parameters(self) -> int:
-        """Weights in all, a tied output layer counted once."""
-        from .tensor_table import hub_shapes
-
-        return sum(math.prod(shape) for shape in hub_shapes(self).values())
-
-    @property
-    def active_parameters(self) -> int:
-        """Weights that a token meets: as `parameters`, of the experts only those that are chosen."""
-        if self.experts is None:
-            return self.parameters
-        idle = self.experts.number - self.experts.chosen
-        return self.parameters - self.layers * idle * 3 * self.hidden_size * self.experts.ffn_size
 
     def kv_bytes_per_token(self, element_bytes: int) -> int:
         """Bytes of keys and values that one token of context takes."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...errors import InputError
-from .architecture import Experts, Rope
+from .architecture import Architecture, Experts, Rope
 
 CONFIG: Final = "config.json"
 
@@ -49,13 +49,22 @@ def read_config(folder: Path) -> dict[str, Any]:
     return content
 
 
-def stated(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an `Architecture` that `config`, read from `path`, states.
+def read_architecture(folder: Path) -> Architecture:
+    """Read the architecture of the model in `folder` from its `config.json`.
+
+    Raises:
+        InputError: it is not there, is broken, or says something that is not supported.
+    """
+    return stated(folder / CONFIG, read_config(folder))
+
+
+def stated(path: Path, config: Mapping[str, Any]) -> Architecture:
+    """Return the architecture that `config`, read from `path`, states.
 
     Raises:
         InputError: a key is missing, has a value that makes no sense, or asks for what is not supported.
     """
-    return _Reading(path, config).fields()
+    return _Reading(path, config).architecture()
 
 
 class _Reading:
@@ -63,7 +72,7 @@ class _Reading:
         self._path = path
         self._config = config
 
-    def fields(self) -> dict[str, Any]:
+    def architecture(self) -> Architecture:
         kind = self._config.get("model_type")
         if not isinstance(kind, str) or kind not in _KINDS:
             raise self._refusal("model_type", f"is not supported: give one of {', '.join(_KINDS)}")
@@ -79,23 +88,23 @@ class _Reading:
         head_dim = self._count("head_dim", None if kind.startswith("qwen3") else hidden // heads)
         if head_dim % 2:
             raise self._refusal("head_dim", "is odd: rotary positions turn pairs of channels")
-        return {
-            "model_type": kind,
-            "vocabulary": self._count("vocab_size"),
-            "layers": self._count("num_hidden_layers"),
-            "hidden_size": hidden,
-            "ffn_size": self._count("intermediate_size"),
-            "heads": heads,
-            "kv_heads": kv_heads,
-            "head_dim": head_dim,
-            "norm_epsilon": self._positive("rms_norm_eps", 1e-6),
-            "rope": self._rope(),
-            "max_positions": self._count("max_position_embeddings", 32768 if kind != "llama" else 2048),
-            "tied": self._flag("tie_word_embeddings", False),
-            "qk_norm": kind in ("qwen3", "qwen3_moe"),
-            "qkv_bias": kind == "qwen2",
-            "experts": self._experts() if kind == "qwen3_moe" else None,
-        }
+        return Architecture(
+            model_type=kind,
+            vocabulary=self._count("vocab_size"),
+            layers=self._count("num_hidden_layers"),
+            hidden_size=hidden,
+            ffn_size=self._count("intermediate_size"),
+            heads=heads,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            norm_epsilon=self._positive("rms_norm_eps", 1e-6),
+            rope=self._rope(),
+            max_positions=self._count("max_position_embeddings", 32768 if kind != "llama" else 2048),
+            tied=self._flag("tie_word_embeddings", False),
+            qk_norm=kind in ("qwen3", "qwen3_moe"),
+            qkv_bias=kind == "qwen2",
+            experts=self._experts() if kind == "qwen3_moe" else None,
+        )
 
     def _experts(self) -> Experts:
         named = "num_local_experts" if "num_local_experts" in self._config else "num_experts"  # transformers 5, 4

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from .architecture import Architecture
+from .config_file import read_architecture
 from .hub_folder import HubFolder
 from .layout import Layout
-from .tensor_table import hub_shapes
+from .tensor_table import active_parameters, hub_shapes, parameters
 
 _MOST_TENSOR = 8  # ranks of a machine's fast links
 
@@ -21,7 +22,8 @@ def facts(folder: Path) -> dict[str, Any]:
     Raises:
         InputError: the folder is not that of a whole, supported model.
     """
-    architecture = Architecture.of_folder(folder)
+    architecture = read_architecture(folder)
+    total = parameters(architecture)
     shapes = hub_shapes(architecture)
     with HubFolder(folder) as weights:
         weights.check(shapes, tied=architecture.tied)
@@ -30,9 +32,9 @@ def facts(folder: Path) -> dict[str, Any]:
         "folder": str(folder),
         "architecture": asdict(architecture),
         "dtypes": dtypes,
-        "parameters": architecture.parameters,
-        "active_parameters": architecture.active_parameters,
-        "weights_bytes": {"bfloat16": 2 * architecture.parameters, "float32": 4 * architecture.parameters},
+        "parameters": total,
+        "active_parameters": active_parameters(architecture),
+        "weights_bytes": {"bfloat16": 2 * total, "float32": 4 * total},
         "kv_bytes_per_token": {
             "bfloat16": architecture.kv_bytes_per_token(2),
             "float32": architecture.kv_bytes_per_token(4),

@@ -47,9 +47,15 @@ def read_gguf(path: Path) -> GgufModel:
     try:
         with quiet_bars():
             tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-            model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                path.parent, gguf_file=path.name, dtype=torch.float32, output_loading_info=True
+            )
     except Exception as error:  # each of its parts fails in ways of its own
         raise InputError(f"{path}: transformers cannot read it ({error}); give a safetensors folder instead") from error
+    model, loading = loaded
+    drawn = sorted({*loading["missing_keys"], *(name for name, *_ in loading["mismatched_keys"])})
+    if drawn:  # transformers fills them at random
+        raise InputError(f"{path}: has no {drawn[0]} that fits (one of {len(drawn)}); give a file of a whole model")
     config = json.loads(model.config.to_json_string())
     config.pop("quantization_config", None)  # of the file; the weights are rounded out
     config.pop("_name_or_path", None)
@@ -62,7 +68,7 @@ def read_gguf(path: Path) -> GgufModel:
                 model.generation_config.save_pretrained(folder)
 
     return GgufModel(
-        architecture=Architecture(**stated(path, config)),
+        architecture=stated(path, config),
         config=config,
         weights=model.state_dict(),
         quantised=quantised,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...errors import InputError
 from .architecture import Architecture
-from .config_file import read_config
+from .config_file import read_architecture, read_config
 from .gguf_file import read_gguf
 from .hub_folder import HubFolder
 from .tensor_table import Shape, hub_shapes
@@ -53,7 +53,7 @@ def import_model(
     if source.is_file() or source.suffix == ".gguf":
         return _from_gguf(source, out, DTYPES[dtype or "float32"], progress, shard_bytes)
     config = read_config(source)
-    architecture = Architecture.of_folder(source)
+    architecture = read_architecture(source)
     shapes = hub_shapes(architecture)
     with HubFolder(source) as folder:
         folder.check(shapes, tied=architecture.tied)

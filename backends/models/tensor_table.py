@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -131,6 +132,18 @@ def hub_shapes(architecture: Architecture) -> dict[str, Shape]:
         for weight in weights(architecture, Layout())
         for name, shape in zip(weight.hub, weight.shapes, strict=True)
     }
+
+
+def parameters(architecture: Architecture) -> int:
+    """Return the number of weights, a tied output layer counted once."""
+    return sum(math.prod(shape) for shape in hub_shapes(architecture).values())
+
+
+def active_parameters(architecture: Architecture) -> int:
+    """Return the number of weights that a token meets: of the experts, only those that are chosen."""
+    experts = architecture.experts
+    idle = 0 if experts is None else (experts.number - experts.chosen) * 3 * architecture.hidden_size * experts.ffn_size
+    return parameters(architecture) - architecture.layers * idle
 
 
 def _of_layer(architecture: Architecture) -> Iterator[Rule]:

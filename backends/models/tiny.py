@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...atomic import write_folder_atomic
 from ...errors import InputError
@@ -101,22 +101,23 @@ def _configuration(settings: TinySettings, tokenizer: PreTrainedTokenizerFast) -
     import torch
     from transformers import Qwen3Config
 
-    return Qwen3Config(
-        vocab_size=-(-len(tokenizer) // _VOCABULARY_STEP) * _VOCABULARY_STEP,
-        hidden_size=settings.hidden,
-        intermediate_size=settings.ffn,
-        num_hidden_layers=settings.layers,
-        num_attention_heads=settings.heads,
-        num_key_value_heads=settings.kv_heads,
-        head_dim=settings.head_dim,
-        max_position_embeddings=settings.context,
-        rope_theta=10_000.0,
-        tie_word_embeddings=settings.tied,
-        bos_token_id=None,
-        eos_token_id=tokenizer.convert_tokens_to_ids(END_OF_TURN),
-        pad_token_id=tokenizer.convert_tokens_to_ids(END_OF_TEXT),
-        dtype=torch.float32,
-    )
+    values: dict[str, Any] = {
+        "vocab_size": -(-len(tokenizer) // _VOCABULARY_STEP) * _VOCABULARY_STEP,
+        "hidden_size": settings.hidden,
+        "intermediate_size": settings.ffn,
+        "num_hidden_layers": settings.layers,
+        "num_attention_heads": settings.heads,
+        "num_key_value_heads": settings.kv_heads,
+        "head_dim": settings.head_dim,
+        "max_position_embeddings": settings.context,
+        "rope_theta": 10_000.0,
+        "tie_word_embeddings": settings.tied,
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.convert_tokens_to_ids(END_OF_TURN),
+        "pad_token_id": tokenizer.convert_tokens_to_ids(END_OF_TEXT),
+        "dtype": torch.float32,
+    }
+    return Qwen3Config(**values)
 
 
 def _byte_pairs() -> Tokenizer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
@@ -22,7 +22,7 @@ def join_world(
     layout: Layout,
     *,
     rank: int = 0,
-    store: dist.Store | None = None,
+    store: Any = None,
     device: torch.device | str = "cpu",
     seed: int = 0,
     timeout_s: float = WORLD_TIMEOUT_S,
@@ -34,7 +34,7 @@ def join_world(
     Args:
         layout: sizes of the groups.
         rank: from 0 to `layout.ranks` - 1.
-        store: where the ranks meet, such as a `torch.distributed.TCPStore`; None for a world of one.
+        store: where the ranks meet, a `torch.distributed.Store` such as TCPStore; None for a world of one.
         device: this rank's, as `build` gets it.
         seed: of dropout and of initial weights on GPU.
         timeout_s: of every collective: a rank that dies is noticed after this long, at the latest.
@@ -47,7 +47,7 @@ def join_world(
     if store is None:
         if layout.ranks > 1:
             raise InputError(f"the layout has {layout.ranks} ranks: give a store where they meet")
-        store = dist.HashStore()
+        store = dist.HashStore()  # type: ignore[attr-defined]
     on_gpu = torch.device(device).type == "cuda"
     if on_gpu:
         torch.cuda.set_device(device)

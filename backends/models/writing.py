@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from huggingface_hub.serialization import split_state_dict_into_shards_factory
+from huggingface_hub import split_state_dict_into_shards_factory
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -114,6 +114,7 @@ def _write_weights(
         if not waiting[file]:
             ready = held.pop(file)
             save_file(ready, folder / file, metadata={"format": "pt"})
+            (folder / file).chmod(folder.stat().st_mode & 0o666)  # it is made readable by its owner alone
             if progress is not None:
                 progress(sum(one.nbytes for one in ready.values()))
     assert not held, f"weights that did not come: {[name for names in waiting.values() for name in names][:3]}"

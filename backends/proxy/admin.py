@@ -78,6 +78,8 @@ class _Guard:
 
     def __call__(self, handle: Callable[[Proxy, Request, bytes], Any]) -> Callable[[Request], Any]:
         async def guarded(request: Request) -> Response:
+            if self._key is None and "origin" in request.headers:  # a page of some other site, in this user's browser
+                return JSONResponse({"error": "pages in browsers may not call; give the admin side a key"}, 403)
             if self._key is not None and not hmac.compare_digest(_carried(request), self._key.encode()):
                 return JSONResponse({"error": "the admin key is missing or wrong"}, 401)
             try:

@@ -75,7 +75,7 @@ class BodyWorkers:
 
 async def _started() -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", __name__),
+        *(sys.executable, "-P", "-m", __name__),  # -P: no file of the folder that it runs in stands in for a module
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=_SLICE_BYTES,

@@ -1,4 +1,4 @@
-"""Says in the log which engines cannot be reached, for as long as that is so."""
+"""Says in the log which engines cannot be reached or used, and why, for as long as that is so."""
 
 from __future__ import annotations
 
@@ -20,5 +20,6 @@ async def watch_engines(pool: EnginePool, first_s: float = _FIRST_S, every_s: fl
     while True:
         for name, state in pool.members().items():
             if state in (MemberState.JOINING, MemberState.LOST):
-                _log.warning("engine %s cannot be reached; requests wait for one that can", name)
+                told = pool.problem(name) or "its /health gives no 200"
+                _log.warning("engine %s cannot be reached or used (%s); requests wait for one that can", name, told)
         await asyncio.sleep(every_s)

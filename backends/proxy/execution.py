@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gyre.role import Role
+from gyre.trajectory.call import CallRecord
 
 from .limits import NO_LIMITS, Bounds, Limits
 from .token_bucket import TokenBucket
@@ -19,6 +22,15 @@ class ExecutionInfo:
     harness: str = ""
     task: str = ""
     limits: Limits = NO_LIMITS
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedExecution:
+    """What a harness needs: `base_url` (append /v1 where it wants that) and `key`."""
+
+    id: str
+    base_url: str
+    key: str
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +74,15 @@ class Execution:
         if limits.seconds is not None and self.elapsed_s(now_s) >= limits.seconds:
             return f"its limit of {limits.seconds:g} seconds"
         return ""
+
+    def go_on(self, records: Iterable[CallRecord]) -> None:
+        """Stand where an earlier process left off; the time in between does not count."""
+        longest_s = 0.0
+        for record in records:
+            self.use(len(record.input_ids) + len(record.output_ids), record.role, delivered=record.delivered)
+            self.next_sequence = max(self.next_sequence, record.sequence + 1)
+            longest_s = max(longest_s, 0.0 if math.isnan(record.end_s) else record.end_s)
+        self.opened_s -= longest_s
 
     def use(self, tokens: int, role: Role | None, *, delivered: bool = True) -> None:
         """Count a call that has ended. One that was given up took tokens, and was no step."""

@@ -45,18 +45,26 @@ class Executions:
             InputError: its name does not fit into a URL, its key into a header, it is open or has ended, another has
                 the key, or too many are open.
         """
-        require_name_and_key(info.id, key)
-        if self.known(info.id):
-            what = "is open already" if info.id in self._open else "has ended"
-            raise InputError(f"execution {info.id}: {what}; give another name")
-        if len(self._open) >= self._bounds.executions:
-            raise InputError(f"execution {info.id}: {len(self._open)} are open, as many as may be; end one first")
+        self.require_openable(info.id, key)
         try:
             self._keys.add(key, info.id)
         except ValueError as error:
             raise InputError(f"execution {info.id}: {error}; give another key") from error
         execution = self._open[info.id] = opened(info, self._bounds, now_s)
         return execution
+
+    def require_openable(self, name: str, key: str) -> None:
+        """Check that an execution of this name may be opened, whosever the key is.
+
+        Raises:
+            InputError: as `open`.
+        """
+        _require_name_and_key(name, key)
+        if self.known(name):
+            what = "is open already" if name in self._open else "has ended"
+            raise InputError(f"execution {name}: {what}; give another name")
+        if len(self._open) >= self._bounds.executions:
+            raise InputError(f"execution {name}: {len(self._open)} are open, as many as may be; end one first")
 
     def shut(self, execution: str, now_s: float) -> Execution:
         """Let it call no more; it stays open until `end`, and may be shut again.
@@ -123,12 +131,7 @@ class Executions:
         return None
 
 
-def require_name_and_key(name: str, key: str) -> None:
-    """Check that a name fits into a URL and a key into a header.
-
-    Raises:
-        InputError: one does not.
-    """
+def _require_name_and_key(name: str, key: str) -> None:
     if not re.fullmatch(NAME, name):
         what = "expected at most 128 letters, digits, dots, dashes and underscores, a letter or digit first"
         raise InputError(f"execution {name[:200]!r}: {what}")

@@ -36,6 +36,7 @@ _SUMMARY: Final = {
     "pi": "You are a context summarization assistant",
     "deepagents": "Context Extraction Assistant",
 }
+_ANY_SUMMARY: Final = re.compile("|".join(map(re.escape, _SUMMARY.values())))
 _SUMMARY_REPLY: Final = re.compile(r"\s*<state_snapshot>.*</state_snapshot>\s*", re.DOTALL)  # comes back in the history
 _TITLE: Final = re.compile(
     r"title generator|generate (?:a )?(?:short |concise |brief )?(?:session |conversation )?title"
@@ -80,10 +81,14 @@ def _role(request: Request, harness: str, sub_agent: bool) -> Role | None:
 
 def _asks_for_summary(request: Request, harness: str) -> bool:
     first, last = request.messages[0], request.messages[-1]
-    phrases = [_SUMMARY[harness]] if harness in _SUMMARY else list(_SUMMARY.values())
-    if any(phrase in last.text for phrase in phrases) and last.speaker is not Speaker.ASSISTANT:
+    if last.speaker is not Speaker.ASSISTANT and _holds_phrase(last.text, harness):
         return _SUMMARY_REPLY.fullmatch(last.text) is None
-    return not request.tools and any(phrase in _front(first) for phrase in phrases)
+    return not request.tools and _holds_phrase(_front(first), harness)
+
+
+def _holds_phrase(text: str, harness: str) -> bool:
+    phrase = _SUMMARY.get(harness)
+    return phrase in text if phrase is not None else _ANY_SUMMARY.search(text) is not None
 
 
 def _asks_for_title(request: Request) -> bool:

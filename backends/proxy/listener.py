@@ -14,6 +14,8 @@ import uvicorn
 
 from gyre.errors import InputError
 
+from .inherited_socket import listening
+
 _BACKLOG: Final = 2048
 _GRACE_S: Final = 2  # for replies that were told to end
 
@@ -39,13 +41,13 @@ class _Server(uvicorn.Server):
 class Listener:
     """Serves an ASGI application from `start` to `stop`."""
 
-    def __init__(self, app: Any, host: str, port: int) -> None:
-        """Bind to the address; port 0 takes a free one.
+    def __init__(self, app: Any, host: str, port: int, descriptor: int | None = None) -> None:
+        """Bind to the address, where port 0 takes a free one; or take over a descriptor that listens already.
 
         Raises:
             InputError: it cannot be had.
         """
-        self._socket = _bound(host, port)
+        self._socket = _bound(host, port) if descriptor is None else listening(descriptor)
         config = uvicorn.Config(
             app,
             lifespan="off",
@@ -59,7 +61,7 @@ class Listener:
         logging.getLogger("uvicorn.error").addFilter(_NO_BROKEN_OFF_REPLIES)
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None
-        self.host = host
+        self.host = host if descriptor is None else str(self._socket.getsockname()[0])
 
     @property
     def port(self) -> int:

@@ -56,7 +56,7 @@ class OpenKeys:
         digest = self._digest("owner", key)
         if execution not in self._owners:
             with disk_errors(self._owners_path), self._owners_path.open("a", encoding="ascii") as file:
-                file.write(f"{execution} {digest}\n")
+                file.write(f"\n{execution} {digest}\n")  # first a break: a line before it may have been torn off
             self._owners[execution] = digest
         return hmac.compare_digest(self._owners[execution], digest)
 

@@ -7,14 +7,12 @@ import logging
 import secrets
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from gyre.errors import InputError
 from gyre.outcome import Outcome
-from gyre.trajectory.call import CallRecord
 from gyre.trajectory.execution import ExecutionRecord
 
 from ..engines.pool import EnginePool
@@ -26,8 +24,8 @@ from .calls import Calls
 from .conversations import Conversations
 from .engine_watch import watch_engines
 from .engines import Engines
-from .execution import Execution, ExecutionInfo
-from .executions import Executions, require_name_and_key
+from .execution import Execution, ExecutionInfo, OpenedExecution
+from .executions import Executions
 from .keys import new_key
 from .limits import NO_LIMITS, Limits
 from .listener import Listener
@@ -44,20 +42,12 @@ _log = logging.getLogger(__name__)
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedExecution:
-    """What a harness needs: `base_url` (append /v1 where it wants that) and `key`."""
-
-    id: str
-    base_url: str
-    key: str
-
-
 class Proxy:
     """A proxy in front of the engines of `pool`, recording into `folder`. Use it as `async with Proxy(...) as proxy`.
 
     Raises (on entering):
-        InputError: another proxy records there, the log cannot be read, or an address cannot be had.
+        InputError: another proxy records there, the log cannot be read, an address cannot be had, or as
+            `open_execution`.
     """
 
     def __init__(
@@ -70,8 +60,13 @@ class Proxy:
         admin_key: str | None = None,
         open_to_all: bool = False,
         limits: Limits = NO_LIMITS,
+        executions: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """`open_to_all`: any key opens an execution of its own. `limits` are those of executions that name none."""
+        """`open_to_all`: any key opens an execution of its own. `limits` are those of executions that name none.
+
+        `executions` are names and keys of those that are open before the first request is taken: harnesses that wait
+        for a proxy that is started again take a key that it does not know for the end.
+        """
         self.pool = pool
         self.metrics = Metrics()
         self._renderer = renderer
@@ -80,6 +75,8 @@ class Proxy:
         self._admin_key = admin_key
         self._open_to_all = open_to_all
         self._limits = limits
+        self._first = executions
+        self.opened: tuple[OpenedExecution, ...] = ()  # of these
         self._executions = Executions(settings.bounds)
         self._ending: set[str] = set()
 
@@ -98,12 +95,13 @@ class Proxy:
             service = self._service()
             stack.push_async_callback(service.close)
             stack.push_async_callback(self._calls.stop, StopReason.SHUTDOWN)  # what comes in while the doors close
-            self._listener = Listener(service, settings.host, settings.port)
+            self._listener = Listener(service, settings.host, settings.port, settings.descriptor)
             stack.push_async_callback(self._listener.stop)
             self._admin = Listener(admin_app(self, self._admin_key), settings.host, settings.admin_port)
             stack.push_async_callback(self._admin.stop)
             stack.push_async_callback(self._calls.stop, StopReason.SHUTDOWN)
             self._watch()
+            self.opened = tuple(self.open_execution(name, key=key) for name, key in self._first)
             await self._listener.start()
             await self._admin.start()
             watching = asyncio.create_task(watch_engines(self.pool))
@@ -163,7 +161,7 @@ class Proxy:
         info = ExecutionInfo(name, group or name, harness, task, self._limits if limits is None else limits)
         opened = self._executions.open(info, key, asyncio.get_running_loop().time())
         records = self._recorder.read(name)
-        _go_on(opened, records)
+        opened.go_on(records)
         self._conversations.open(name, records)
         _log.info("an execution is opened", extra={"execution": name, "harness": harness or None})
         return OpenedExecution(name, f"{self.url}{PREFIX}{name}", key)
@@ -227,7 +225,7 @@ class Proxy:
             return found  # another key than its own
         name = named or keys.name(key)
         try:
-            require_name_and_key(name, key)
+            self._executions.require_openable(name, key)  # first, so that nothing is kept of what cannot be opened
             if not keys.owns(name, key):
                 return found
             self.open_execution(name, key=key)
@@ -246,11 +244,3 @@ class Proxy:
         watch("gyre_proxy_executions", "Open executions", lambda: len(self._executions))
         watch("gyre_proxy_calls_running", "Calls that run", lambda: len(self._calls))
         watch("gyre_proxy_calls_queued", "Calls that wait for an engine", self.pool.queued)
-
-
-def _go_on(execution: Execution, records: tuple[CallRecord, ...]) -> None:
-    """Let an execution stand where an earlier process left it; the time in between does not count."""
-    for record in records:
-        execution.use(len(record.input_ids) + len(record.output_ids), record.role, delivered=record.delivered)
-        execution.next_sequence = max(execution.next_sequence, record.sequence + 1)
-    execution.opened_s -= max((record.end_s for record in records if record.end_s == record.end_s), default=0.0)

@@ -17,6 +17,7 @@ class ProxySettings:
 
     host: str = "127.0.0.1"
     port: int = 0  # 0: a free one
+    descriptor: int | None = None  # of a socket that listens already, in place of host and port
     admin_port: int = 0
     model: str = "gyre-policy"  # the name that is listed; any name is taken
     sampling: Sampling = field(default_factory=lambda: Sampling(max_new_tokens=32_768))

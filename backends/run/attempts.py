@@ -94,9 +94,10 @@ class Attempt:
         }
         write_sealed(self.folder / _END, _KIND, values)
 
-    def end_strays(self) -> int:
-        """End what was started for the attempt and has left its session; return how many processes that was."""
-        return kill_marked(f"{FOLDER_MARK}={self.folder}")
+    @property
+    def variable(self) -> str:
+        """What everything that was started for the attempt has in its environment, also outside its session."""
+        return f"{FOLDER_MARK}={self.folder}"
 
 
 class Attempts:

@@ -11,8 +11,9 @@ from gyre.outcome import Outcome
 from .attempts import Attempt, Attempts
 from .gateway import CallFigures, Endpoint, Gateway
 from .harness_command import LOST_EXIT_CODE, HarnessCommand, environment_of, values_of
-from .harness_process import HarnessProcess
+from .harness_process import HarnessProcess, allow_open_files
 from .ports import Assignment, Ended
+from .process_sweep import ProcessSweep
 from .tasks import Task
 from .worker import to_its_end
 
@@ -53,6 +54,7 @@ class CommandRollouts:
         self._gateway = gateway
         self._attempts = attempts
         self._keep_folders = keep_folders
+        self._sweep = ProcessSweep()
 
     def ended(self, execution: int) -> Ended | None:
         """See `Rollouts.ended`."""
@@ -66,7 +68,7 @@ class CommandRollouts:
             started()
             return before
         attempt = self._attempts.next(assignment.execution)
-        await asyncio.to_thread(attempt.make, assignment.task)
+        await to_its_end(asyncio.to_thread(attempt.make, assignment.task))  # a folder is deleted when it is whole
         deadline_s = _after(self._command.overall_timeout_s)
         outcome = await self._set_up(attempt, assignment.task, deadline_s)
         endpoint = self._gateway.open(
@@ -157,10 +159,9 @@ class CommandRollouts:
             await to_its_end(self._end(attempt, process, grace_s))
 
     async def _end(self, attempt: Attempt, process: HarnessProcess, grace_s: float) -> None:
-        await process.end(grace_s)
-        left = await asyncio.to_thread(attempt.end_strays)
-        if left:
-            _log.info("processes that a harness left are ended", extra={"execution": attempt.execution})
+        await process.ask_to_end(grace_s)
+        await self._sweep.end(process.mark, attempt.variable)
+        process.reap()
 
     def clear(self, executions: Collection[int]) -> None:
         """See `Rollouts.clear`."""
@@ -169,6 +170,7 @@ class CommandRollouts:
 
     async def recover(self, live: Collection[int]) -> None:
         """See `Rollouts.recover`."""
+        allow_open_files()
         await asyncio.to_thread(self._recover, frozenset(live))
 
     def _recover(self, live: frozenset[int]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from gyre import commands as cmd
 from gyre import events as ev
 from gyre.errors import InputError
-from gyre.scoring.evaluation import Evaluation
+from gyre.scoring.evaluation import Evaluation, event_checks
 
 from .book import RunBook
 from .ports import Assignment, Ended, Ports, Reports, SamplesLostError
@@ -28,6 +28,7 @@ class Desk:
         self._report = report
         self._fail = fail
         self._tasks: dict[int, set[asyncio.Task[None]]] = {}  # by execution: attempts to score may overlap
+        self._ending: dict[int, set[asyncio.Task[None]]] = {}  # were cancelled, and end what they began
 
     def start(self, command: cmd.StartExecution) -> None:
         """Run an execution."""
@@ -41,18 +42,27 @@ class Desk:
 
     def cancel(self, execution: int, reason: str) -> None:
         """Stop an execution, or its evaluations; nothing more is heard of it."""
-        tasks = self._tasks.pop(execution, ())
+        tasks = self._tasks.pop(execution, set())
         for task in tasks:
             task.cancel(reason)
         if tasks:
+            self._ending.setdefault(execution, set()).update(tasks)
             _log.info("an execution is cancelled", extra={"execution": execution, "reason": reason})
 
     async def stop(self) -> None:
         """Stop all, and wait until nothing of them runs."""
-        tasks = [task for tasks in self._tasks.values() for task in tasks]
-        for task in tasks:
-            task.cancel("the run stops")
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for execution in list(self._tasks):
+            self.cancel(execution, "the run stops")
+        await self.ended(list(self._ending))
+
+    async def ended(self, executions: Iterable[int]) -> None:
+        """Wait until nothing runs of executions that were cancelled: a harness has its time to end by itself.
+
+        They are never cancelled twice, which would leave a harness behind that is about to be killed.
+        """
+        tasks = [task for execution in executions for task in self._ending.get(execution, ())]
+        if tasks:
+            await asyncio.wait(tasks)
 
     def _begin(self, execution: int, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name=f"execution {execution}")
@@ -60,11 +70,11 @@ class Desk:
         task.add_done_callback(lambda done: self._done(execution, done))
 
     def _done(self, execution: int, task: asyncio.Task[None]) -> None:
-        tasks = self._tasks.get(execution)
-        if tasks is not None:
+        for of_execution in (self._tasks, self._ending):
+            tasks = of_execution.get(execution, set())
             tasks.discard(task)
             if not tasks:
-                del self._tasks[execution]
+                of_execution.pop(execution, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(f"execution {execution}", error)
 
@@ -109,16 +119,21 @@ class Desk:
                 evaluation.score,
                 kept,
                 attempt,
-                evaluation.reason,
-                evaluation.reference,
-                tuple((check.name, check.passed) for check in evaluation.checks),
+                _encodable(evaluation.reason),
+                _encodable(evaluation.reference),
+                tuple((_encodable(name), passed) for name, passed in event_checks(evaluation)),
             )
         )
 
     def _end_others(self, execution: int) -> None:
         """End the other attempts to evaluate an execution: it has its score."""
-        for task in self._tasks.get(execution, set()) - {asyncio.current_task()}:
+        tasks = self._tasks[execution]
+        others = tasks - {asyncio.current_task()}
+        for task in others:
             task.cancel()
+        if others:
+            tasks -= others
+            self._ending.setdefault(execution, set()).update(others)
 
     async def _evaluated(self, assignment: Assignment, ended: Ended, attempt: int) -> Evaluation:
         try:
@@ -130,7 +145,12 @@ class Desk:
 
 def one_line(error: BaseException) -> str:
     """Return an error in one line of at most 300 characters."""
-    text = " ".join(str(error).split())[:300]
+    text = _encodable(" ".join(str(error).split())[:300])
     return (
         text if isinstance(error, InputError) else f"{type(error).__name__}: {text}" if text else type(error).__name__
     )
+
+
+def _encodable(text: str) -> str:
+    """Return a text of others as the journal can hold it: half a surrogate pair has no UTF-8."""
+    return text.encode("utf-8", "replace").decode()

@@ -189,10 +189,15 @@ class RealCluster(Cluster):
         for group, executions in self._book.take_gone():
             for execution in executions:
                 self._desk.cancel(execution, "its group is gone")
-            self._ports.rollouts.clear(executions)
-            task = asyncio.create_task(self._watched(f"group {group}", partial(self._ports.samples.forget, group)))
+            task = asyncio.create_task(self._watched(f"group {group}", partial(self._forget, group, executions)))
             self._clearing.add(task)
             task.add_done_callback(self._clearing.discard)
+
+    async def _forget(self, group: int, executions: Sequence[int]) -> None:
+        """Delete what there is of a group, once nothing writes there any more."""
+        await self._desk.ended(executions)
+        self._ports.rollouts.clear(executions)
+        await self._ports.samples.forget(group)
 
     def _set_timer(self, name: str, at_s: float) -> None:
         earlier = self._timers.pop(name, None)

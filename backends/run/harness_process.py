@@ -26,8 +26,15 @@ _GATE: Final = 'IFS= read -r go || exit 125; exec "$@" </dev/null'
 _KIND: Final = "process"
 _PROC: Final = Path("/proc")
 _BOOT: Final = _PROC / "sys/kernel/random/boot_id"
+_OPEN_FILES: Final = resource.getrlimit(resource.RLIMIT_NOFILE)  # before `allow_open_files`
 _REAP_S: Final = 0.02
 _MOST_ROUNDS: Final = 250  # 5 s: a killed process that is still there then hangs in the kernel
+
+
+def allow_open_files() -> None:
+    """Let this process have as many files open as the system allows: one is needed for each harness that runs."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,8 @@ class ProcessLimits:
                 _, hard = resource.prlimit(process, kind)
                 allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
                 resource.prlimit(process, kind, (allowed, allowed))
+        if self.open_files is None:  # as it was for the driver: programs that use select() break beyond 1,024
+            resource.prlimit(process, resource.RLIMIT_NOFILE, _OPEN_FILES)
 
 
 NO_LIMITS: Final = ProcessLimits()
@@ -94,8 +103,8 @@ class HarnessProcess:
     """A started command. Use `start`."""
 
     def __init__(self, process: subprocess.Popen[bytes], mark: ProcessMark) -> None:
+        self.mark = mark
         self._process = process
-        self._mark = mark
 
     @classmethod
     async def start(
@@ -151,15 +160,17 @@ class HarnessProcess:
                 os.close(descriptor)
         return self._process.wait()
 
-    async def end(self, grace_s: float) -> None:
-        """End the command and all of its session: asked first, and killed after `grace_s` seconds."""
+    async def ask_to_end(self, grace_s: float) -> None:
+        """Ask the command and its group to end, and wait `grace_s` seconds at most; what is left is to be killed."""
         if self._process.poll() is None and grace_s > 0:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGTERM)
             with suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
                     await self.wait()
-        await asyncio.to_thread(end_sessions, (self._mark,))
+
+    def reap(self) -> None:
+        """Take the exit code of a command that was killed."""
         self._process.wait()
 
 

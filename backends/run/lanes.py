@@ -53,8 +53,11 @@ class TrainingLane:
         metrics = await self._training.apply(step)
         _log.info("an update is made", extra={"version": version})
         report(ev.UpdateApplied(report.now_s, version, metrics))
-        if await self._training.checkpoint(version, last=self._is_last(version)):
+        last = self._is_last(version)
+        if await self._training.checkpoint(version, last=last):
             report(ev.CheckpointSaved(report.now_s, version))
+        elif last:
+            raise RuntimeError(f"the trainer did not make version {version} durable, the last of the run")
 
 
 class CellDesk:
@@ -65,14 +68,17 @@ class CellDesk:
         self._report = report
         self._fail = fail
         self._tasks: set[asyncio.Task[None]] = set()
+        self._publishing: asyncio.Task[None] | None = None
 
     def switch(self, command: cmd.SwitchRole) -> None:
         """Move a cell to another role."""
         self._begin(f"cell {command.cell}", self._switch(command))
 
     def publish(self, command: cmd.PublishWeights) -> None:
-        """Give weights to every serving engine."""
-        self._begin(f"publishing version {command.version}", self._publish(command.version))
+        """Give weights to every serving engine; what is under way of an earlier command is broken off."""
+        if self._publishing is not None:
+            self._publishing.cancel()
+        self._publishing = self._begin(f"publishing version {command.version}", self._publish(command.version))
 
     async def stop(self) -> None:
         """Break off what is under way."""
@@ -80,10 +86,11 @@ class CellDesk:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _begin(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, what: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=what)
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._done(what, done))
+        return task
 
     def _done(self, what: str, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

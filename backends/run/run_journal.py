@@ -18,6 +18,7 @@ from gyre.commands import Command
 from gyre.controller import Controller
 from gyre.errors import InputError
 from gyre.events import Event
+from gyre.groups import IllegalMoveError
 from gyre.journal import Entry, Header, JournalError
 from gyre.replay import replay
 from gyre.report import ResultsFolder
@@ -97,7 +98,7 @@ def _replayed(path: Path, controller: Controller, book: RunBook) -> list[Command
 
     try:
         return replay(noted(), controller)
-    except JournalError as error:
+    except (JournalError, IllegalMoveError, LookupError) as error:  # a journal of another run contradicts itself here
         raise InputError(
             f"{path}: {error}; it was written with other settings or by another gyre: go on with those, "
             "or give another folder"

@@ -23,9 +23,7 @@ class Difference:
 
     def __add__(self, other: Difference) -> Difference:
         """Both sets of tokens together."""
-        return Difference(
-            self.tokens + other.tokens, self.total + other.total, max(self.largest, other.largest)
-        )
+        return Difference(self.tokens + other.tokens, self.total + other.total, max(self.largest, other.largest))
 
     @property
     def mean(self) -> float:

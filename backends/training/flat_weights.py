@@ -79,10 +79,6 @@ class FlatWeights:
                 parameter.grad = None
         return flat
 
-    def parameter(self, place: Place) -> nn.Parameter:
-        """Return the parameter that stands there."""
-        return self._parameters[place.name]
-
     def _held(self) -> Iterator[tuple[Place, nn.Parameter]]:
         return zip(self.places, self._parameters.values(), strict=True)
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from megatron.core.tensor_parallel import vocab_parallel_cross_entropy
 from torch import Tensor
 
-from gyre.trajectory.objectives import Batch, token_logprobs
-
 from gyre.backends.models.forward import context_part
 from gyre.backends.models.model import Model
+from gyre.trajectory.objectives import Batch, token_logprobs
+
 from .parallel import summed_over_context
 
 
@@ -36,5 +36,6 @@ def _vocabulary_shared(logits: Tensor, batch: Batch) -> Tensor:
     trained = batch.loss_mask.nonzero().squeeze(1)
     # Indexing copies: the operator writes over logits that are float32.
     rows = logits[batch.predictor[trained]][:, None]
-    values = -vocab_parallel_cross_entropy(rows, batch.tokens[trained][:, None])[:, 0]
-    return values.new_zeros(len(batch.tokens)).index_copy(0, trained, values)
+    values: Tensor = -vocab_parallel_cross_entropy(rows, batch.tokens[trained][:, None])[:, 0]
+    every: Tensor = values.new_zeros(len(batch.tokens)).index_copy(0, trained, values)
+    return every

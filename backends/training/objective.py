@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gyre.trajectory.objectives import Batch, Metrics, gspo_loss, grpo_loss, ppo_loss
 from torch import Tensor
+
+from gyre.trajectory.objectives import Batch, Metrics, grpo_loss, gspo_loss, ppo_loss
 
 from .settings import ObjectiveSettings
 

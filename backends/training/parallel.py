@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
@@ -10,7 +10,11 @@ from megatron.core import parallel_state
 from torch import Tensor
 
 from gyre.backends.models.model import Model
+from gyre.backends.models.tensor_table import weights as model_weights
+
 from .flat_weights import FlatWeights, Place
+
+_HEAD_NORMS: Final = ("q_layernorm.weight", "k_layernorm.weight")
 
 
 class StageLink:
@@ -75,9 +79,13 @@ class SharedWeights:
         """Take the rank's part of the model."""
         self._model = model
         self._weights = weights
-        names = ("q_layernorm", "k_layernorm")
-        self._head_norms = [place for place in weights.places if any(name in place.name for name in names)]
-        self._tied = [place for place in weights.places if getattr(weights.parameter(place), "shared_embedding", False)]
+        every = list(model_weights(model.architecture, model.layout))
+        copied = {one.hub for one in every if one.is_copy}
+        own = {one.core: one for one in every if one.stage == model.stage}
+        self._split = {name for name, one in own.items() if one.split is not None}
+        self._copies = {name for name, one in own.items() if one.is_copy}
+        self._head_norms = [place for place in weights.places if place.name.endswith(_HEAD_NORMS)]
+        self._tied = [place for place in weights.places if own[place.name].hub in copied]
 
     def sum(self, gradient: Tensor) -> None:
         """Add up, in place, what other ranks contribute to this rank's gradient (N,); all ranks of the cell call it."""
@@ -90,11 +98,8 @@ class SharedWeights:
             dist.all_reduce(joined, group=parallel_state.get_tensor_model_parallel_group())
             for part, values in zip(parts, joined.split([part.numel() for part in parts]), strict=True):
                 part.copy_(values.view_as(part))
-        if layout.pipeline > 1 and self._model.architecture.tied and (self._model.is_first or self._model.is_last):
-            assert len(self._tied) == 1, "a stage at an end of the pipeline holds one tied embedding"
-            dist.all_reduce(
-                FlatWeights.view(gradient, self._tied[0]), group=parallel_state.get_embedding_group()
-            )
+        for place in self._tied:
+            dist.all_reduce(FlatWeights.view(gradient, place), group=parallel_state.get_embedding_group())
 
     def squared_norm(self, gradient: Tensor) -> float:
         """Return the sum of squares over all weights of the cell's model, each counted once; all ranks call it."""
@@ -109,8 +114,4 @@ class SharedWeights:
         """Whether this rank is the one that counts a weight."""
         if self._model.layout.context > 1 and parallel_state.get_context_parallel_rank() > 0:
             return False
-        if place in self._tied and not self._model.is_first:
-            return False
-        return bool(getattr(self._weights.parameter(place), "tensor_model_parallel", False)) or (
-            self._model.tensor_rank == 0
-        )
+        return place.name not in self._copies and (place.name in self._split or self._model.tensor_rank == 0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from gyre.trajectory.objectives import GrpoSettings, GspoSettings, PpoSettings
 
@@ -55,13 +55,3 @@ class TrainerSettings(BaseModel):
     objective: ObjectiveSettings = Field(default_factory=ObjectiveSettings, description="the loss")
     optimizer: OptimizerSettings = Field(default_factory=OptimizerSettings, description="what makes the update")
     temperature: float = Field(default=1.0, gt=0, description="at which the engines sampled: logits are divided by it")
-    packing: Literal["rows", "trees"] = Field(
-        default="trees", description="whether a prefix that samples of a micro-step share is computed once"
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        """Refuse what cannot be learned from."""
-        if self.objective.kind == "grpo" and not self.objective.grpo.kl_weight < float("inf"):
-            raise ValueError("objective.grpo.kl_weight must be finite")
-        return self

@@ -69,7 +69,7 @@ class Trainer:
         if self.model.is_last:
             logprobs = shared_logprobs(self.model, out / self._temperature, batch)
             loss, metrics = objective_loss(self.settings.objective, logprobs, batch, reference)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             figures = Figures.of(loss, metrics, logprobs, batch)
         else:
             out.backward(self._link.receive(out, forward=False))

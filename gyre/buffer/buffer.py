@@ -41,6 +41,7 @@ class SampleBuffer:
         self._waiting = Waiting(settings, seed)
         self._drawn: list[int] = []  # used groups of the open step, in the order in which it takes them
         self._taken: list[int] = []  # the first of them are the first of `_drawn`
+        self._drawn_left = 0  # of `_drawn`, those not taken; kept, since it is asked for at every event
 
     def __len__(self) -> int:
         """Return the groups held: those that wait, and those of the open step."""
@@ -53,16 +54,12 @@ class SampleBuffer:
     @property
     def ready(self) -> int:
         """Groups that may still be taken, now or later: those never used, and those drawn for the open step."""
-        return len(self._waiting.fresh) + self._drawn_left
+        return self._waiting.fresh.waiting + self._drawn_left
 
     @property
     def places(self) -> int:
         """Groups that the open step has room for."""
         return self.groups_per_step - len(self._taken)
-
-    @property
-    def _drawn_left(self) -> int:
-        return max(0, len(self._drawn) - len(self._taken))
 
     def add(self, entry: Entry, version: int) -> list[Removal]:
         """Let a group wait that became ready at `version` updates; return what leaves for it, maybe the group itself.
@@ -122,6 +119,7 @@ class SampleBuffer:
         if not drawn:
             self._waiting.discard(held)
             self._waiting.fresh.occupy(held.entry.task)
+        self._drawn_left -= drawn
         self._taken.append(group)
         return held.entry
 
@@ -208,7 +206,7 @@ class SampleBuffer:
     def _end_step(self) -> list[int]:
         """Empty the open step; return what it took. Drawn groups that it did not take wait again."""
         taken, left = self._taken, self._drawn[len(self._taken) :]
-        self._taken, self._drawn = [], []
+        self._taken, self._drawn, self._drawn_left = [], [], 0
         self._waiting.fresh.next_step()
         self._wait_again(left)
         return taken
@@ -228,4 +226,4 @@ class SampleBuffer:
         for group in groups:
             self._waiting.discard(self._held[group])
             self._waiting.fresh.occupy(self._held[group].entry.task)
-        self._drawn = groups
+        self._drawn, self._drawn_left = groups, len(groups)

@@ -28,12 +28,8 @@ class FreshGroups:
         self._tasks: dict[int, _Task] = {}
         self._open = RemovableHeap()  # tasks with room that have a group
         self._in_step: set[int] = set()  # tasks of the open step
-        self._waiting = 0
+        self.waiting = 0  # groups that no step has taken
         self.takeable = 0  # groups that the open step may take, the limit of each task counted
-
-    def __len__(self) -> int:
-        """Return the number of groups that wait."""
-        return self._waiting
 
     def push(self, group: int, task: int, key: Key) -> None:
         """Let a group wait, or give one that waits another key."""
@@ -41,7 +37,7 @@ class FreshGroups:
         of_task = self._tasks.setdefault(name, _Task())
         before = len(of_task.waiting)
         of_task.waiting.push(group, key)
-        self._waiting += len(of_task.waiting) - before
+        self.waiting += len(of_task.waiting) - before
         self._refresh(name, of_task)
 
     def discard(self, group: int, task: int) -> None:
@@ -49,7 +45,7 @@ class FreshGroups:
         name = self._name(task)
         of_task = self._tasks[name]
         of_task.waiting.discard(group)
-        self._waiting -= 1
+        self.waiting -= 1
         self._refresh(name, of_task)
 
     def first(self) -> int:

@@ -61,5 +61,7 @@ class BufferSettings:
             raise InputError(f"older_share: {self.older_share}; give a share from 0 to 1")
         if self.older_share and self.max_uses < 2:
             raise InputError(f"max_uses: {self.max_uses}, but older_share is {self.older_share}; give 2 or more")
+        if self.max_uses > 1 and not self.older_share:
+            raise InputError(f"max_uses: {self.max_uses} changes nothing without older_share; give both, or neither")
         if self.on_stale is OnStale.WAIT and self.max_staleness is None:
             raise InputError('on_stale: "wait" needs max_staleness; give both')

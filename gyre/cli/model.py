@@ -13,6 +13,7 @@ from ..errors import InputError
 from .common import OUT_FOLDER, counted, force_option, json_option, print_json, print_tables, refuse_existing, working
 
 _SOURCE: Final = click.Path(path_type=Path)
+_EXTRA: Final = "gyre model needs packages that are not installed ({}); pip install 'gyre[real]'"
 _SIZE: Final = click.IntRange(1)
 
 
@@ -99,9 +100,7 @@ def _packages() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"gyre model needs packages that are not installed ({error.name}); pip install 'gyre[real]'"
-        ) from error
+        raise InputError(_EXTRA.format(error.name)) from error
 
 
 def _table(found: dict[str, Any]) -> Any:
@@ -116,14 +115,10 @@ def _table(found: dict[str, Any]) -> Any:
 def _lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     shape = found["architecture"]
     tied = ", tied embeddings" if shape["tied"] else ""
-    yield (
-        "model",
-        f"{shape['model_type']}, {counted(shape['layers'], 'layer')}, hidden size {shape['hidden_size']:,}{tied}",
-    )
-    yield (
-        "attention",
-        f"{shape['heads']} query heads and {shape['kv_heads']} key-value heads of {shape['head_dim']} channels",
-    )
+    layers = counted(shape["layers"], "layer")
+    yield "model", f"{shape['model_type']}, {layers}, hidden size {shape['hidden_size']:,}{tied}"
+    heads, kv_heads = counted(shape["heads"], "query head"), counted(shape["kv_heads"], "key-value head")
+    yield "attention", f"{heads} and {kv_heads} of {shape['head_dim']} channels"
     if shape["experts"]:
         yield "experts", f"{shape['experts']['number']}, {shape['experts']['chosen']} of them for each token"
     yield "vocabulary", f"{shape['vocabulary']:,}"

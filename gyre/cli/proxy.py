@@ -69,7 +69,7 @@ def proxy(**given: Any) -> None:
 
     Each execution has a base URL and a key; `gyre samples build` reads the log in --out. Without --execution and
     --open, executions are opened at the admin address. Ctrl-C closes the log; started again with the same --out, the
-    proxy goes on where it stood.
+    proxy goes on where it stood. A socket handed on by systemd (LISTEN_FDS) is taken in place of --host and --port.
     """
     _require_addresses(given["engines"])
     executions = [_execution(text, "--execution") for text in given["executions"]]
@@ -89,9 +89,18 @@ def proxy(**given: Any) -> None:
 
 def _require_addresses(engines: Sequence[str]) -> None:
     for url in engines:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not _is_address(url):
             raise InputError(f"--engine {url}: not an address; give one such as http://127.0.0.1:30000")
+        if "@" in urlsplit(url).netloc:  # it would stand in logs
+            raise InputError("--engine: an address may hold no user and password; set GYRE_ENGINE_KEY instead")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port beyond the last
+        return False
 
 
 def _execution(text: str, where: str) -> tuple[str, str]:
@@ -114,12 +123,14 @@ def _executions_in(file: Path | None) -> list[tuple[str, str]]:
 
 def _settings(given: dict[str, Any]) -> ProxySettings:
     from gyre.backends.engines.engine import Sampling
+    from gyre.backends.proxy.inherited_socket import inherited_descriptor
     from gyre.backends.proxy.limits import Bounds
     from gyre.backends.proxy.settings import ProxySettings
 
     return ProxySettings(
         host=given["host"],
         port=given["port"],
+        descriptor=inherited_descriptor(),
         admin_port=given["admin_port"],
         model=given["model"],
         sampling=Sampling(given["max_new_tokens"], given["temperature"], given["top_p"], given["top_k"]),
@@ -168,13 +179,17 @@ async def _serve(
     from gyre.backends.proxy.proxy import Proxy
 
     limits = Limits(given["max_steps"], given["max_tokens"], given["max_seconds"])
-    options = {"admin_key": given["admin_key"], "open_to_all": given["open_to_all"], "limits": limits}
+    options = {
+        "admin_key": given["admin_key"],
+        "open_to_all": given["open_to_all"],
+        "limits": limits,
+        "executions": executions,
+    }
     async with EnginePool() as pool:
         for url in dict.fromkeys(given["engines"]):
             pool.add(SGLangEngine(url, key=given["engine_key"]))
         async with Proxy(renderer, pool, given["out"], settings, **options) as running:
-            for name, key in executions:
-                opened = running.open_execution(name, key=key, limits=limits)
+            for opened in running.opened:
                 click.echo(f"execution {opened.id}: {opened.base_url} (OpenAI clients: {opened.base_url}/v1)")
             click.echo(f"any execution, by its key: {running.url} (OpenAI clients: {running.url}/v1)")
             click.echo(f"admin and metrics: {running.admin_url}/metrics")
@@ -182,6 +197,9 @@ async def _serve(
             gc.collect()
             gc.freeze()
             click.echo(f"recording into {running.log_path}; Ctrl-C ends")
-            while not interrupt.asked:
-                await asyncio.sleep(_LOOK_EVERY_S)
+            try:
+                while not interrupt.asked:
+                    await asyncio.sleep(_LOOK_EVERY_S)
+            finally:
+                gc.unfreeze()  # else extension modules call what the collector does not see a leak, at the end
     click.echo(f"gyre: {given['out']}: the log is closed", err=True)

@@ -75,22 +75,22 @@ class RunHealthParts:
         with disk_errors(pages):
             pages.mkdir(exist_ok=True)
         links: dict[int, str] = {}
-        missing = 0
+        refused: list[str] = []
         for one in self.chosen[-_MOST_PAGES:]:
             name = self.calls_name.format(execution=one.execution, group=one.group)
             try:
                 view, _ = viewed(self.calls, name, Selection())
-            except InputError:
-                missing += 1
+            except InputError as error:
+                refused.append(str(error))
                 continue
             path = pages / f"{one.execution}.html"
             write_text_atomic(path, inspection_page(view, TokenText()))
             links[one.execution] = f"{_PAGES}/{path.name}"
-        if missing:
+        if refused:
             example = self.calls_name.format(execution=self.chosen[-1].execution, group=self.chosen[-1].group)
             self.problems.append(
-                f"{self.calls}: {missing} of {len(self.chosen[-_MOST_PAGES:])} executions to read are not there "
-                f"(looked for names like {example!r}; --calls-name says how they are named)"
+                f"{self.calls}: {len(refused)} of {len(self.chosen[-_MOST_PAGES:])} executions to read are not there "
+                f"(looked for names like {example!r}; --calls-name says how they are named). First: {refused[0]}"
             )
         return links
 

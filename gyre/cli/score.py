@@ -69,14 +69,14 @@ def score(
             interrupt=interrupt,
             quiet=as_json,
         )
-        target.write(results.rows)
-    if as_json:
-        print_json(results.to_json())
-    else:
-        print_tables(results.table(), results.summary)
-        if out is not None:
-            click.echo(f"scores: {out}; what was said at each attempt: {target.log_path}")
-    for problem in results.problems:
-        click.echo(f"gyre: {problem}", err=True)
+        if as_json:
+            print_json(results.to_json())
+        else:
+            print_tables(results.table(), results.summary)
+        for problem in results.problems:
+            click.echo(f"gyre: {problem}", err=True)
+        target.write(results.rows)  # last: where the disk is full, people have seen what was found
+    if out is not None and not as_json:
+        click.echo(f"scores: {out}; what was said at each attempt: {target.log_path}")
     if results.without_score:
         sys.exit(_NOT_ALL_VALID)

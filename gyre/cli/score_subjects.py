@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import from_json
@@ -14,6 +14,8 @@ from ..outcome import Outcome
 from ..scoring.evaluation import Subject
 from ..scoring.partial import Treatment, treatment_of
 from ..toml_file import validated
+
+_MOST_BYTES: Final = 2**30
 
 
 class ExecutionLine(BaseModel):
@@ -108,7 +110,11 @@ def _json(text: str, where: str) -> Any:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text("utf-8")
+        with file.open("rb") as opened:
+            content = opened.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise InputError(f"{file}: larger than {_MOST_BYTES:,} bytes; score the executions in several commands")
+        return content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8"
         raise InputError(f"{file}: cannot be read ({why}); give JSON, or JSON lines in a .jsonl file") from error

@@ -45,6 +45,20 @@ class Evaluation:
     seconds: float = 0.0
 
 
+def event_checks(evaluation: Evaluation) -> tuple[tuple[str, float], ...]:
+    """Return names and shares of the checks as the event of a score has them (`gyre.events.ExecutionScored.checks`).
+
+    A check on the process is named `process:NAME` there, which the watch and the report know it by.
+    """
+    return tuple((_event_name(check), check.passed) for check in evaluation.checks)
+
+
+def _event_name(check: Check) -> str:
+    prefix = f"{CheckStage.PROCESS.value}:"
+    is_plain = check.stage is CheckStage.OUTCOME or check.name.startswith(prefix)
+    return check.name if is_plain else prefix + check.name
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """An ended execution, as an evaluator sees it."""

@@ -40,6 +40,7 @@ class EvaluationKey:
     execution: str
     attempt: int
     state: str  # name of the artefacts' content
+    known: str  # name of what else the evaluator was told of the execution, but for the version
     evaluator: str  # name of what judged
 
 

@@ -86,6 +86,13 @@ class Run:
         return self.why is Why.TIME or self.exit_code == -signal.SIGXCPU
 
     @property
+    def crashed(self) -> bool:
+        """Whether what ran brought about its end, other than by ending or by its time: the machine did not refuse."""
+        if self.why is Why.EXITED:
+            return self.exit_code is None or self.exit_code < 0
+        return self.why in (Why.MEMORY, Why.PROCESSES, Why.FLOOD, Why.ESCAPED)
+
+    @property
     def last_words(self) -> str:
         """The last line that it printed, on stderr if there is one."""
         return (self.errors.last_line or self.output.last_line)[:200] or "it printed nothing"

@@ -6,6 +6,7 @@ from typing import Final
 
 from .evaluation import Evaluator
 from .evaluation_log import EvaluationLog
+from .identity import identity_of
 from .scorer import Scorer
 from .settings import (
     CommandSettings,
@@ -27,7 +28,7 @@ def make_scorer(settings: EvaluatorSettings, *, jobs: int, log: EvaluationLog | 
         InputError: as `make_evaluator`.
     """
     evaluator = make_evaluator(settings)
-    return Scorer(evaluator, name=settings.identity, budget_s=attempt_seconds(settings), jobs=jobs, log=log)
+    return Scorer(evaluator, name=identity_of(settings), budget_s=attempt_seconds(settings), jobs=jobs, log=log)
 
 
 def attempt_seconds(settings: EvaluatorSettings) -> float:

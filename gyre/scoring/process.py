@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from .evaluation import Evaluation, Subject
+from .folders import LeftOut
 from .isolated import Run, run_isolated
 from .result import invalid
-from .settings import ProcessSettings
-from .workplace import Workplace, workplace
+from .settings import ProcessSettings, ScoreOrInvalid
+from .workplace import CopyBounds, Workplace, workplace
 
 S = TypeVar("S", bound=ProcessSettings)
 
@@ -40,7 +41,8 @@ class ProcessEvaluator(ABC, Generic[S]):
         """Run the command on what an execution left; see `Evaluator`."""
         settings = self.settings
         try:
-            async with workplace(subject, settings.place, settings.overlay) as place:
+            bounds = CopyBounds(settings.copy_entries, settings.copy_bytes)
+            async with workplace(subject, settings.place, settings.overlay, bounds) as place:
                 run = await run_isolated(
                     self.argv(place),
                     folder=place.folder,
@@ -56,13 +58,26 @@ class ProcessEvaluator(ABC, Generic[S]):
         return evaluation
 
     def _read(self, run: Run, place: Workplace) -> Evaluation:
-        if run.out_of_time and self.settings.score_at_limit is not None:
-            evaluation = Evaluation(valid=True, score=self.settings.score_at_limit, reason=run.failure)
+        if run.out_of_time:
+            evaluation = scored_or_invalid(self.settings.score_at_limit, run.failure)
+        elif run.crashed:
+            evaluation = scored_or_invalid(self.settings.score_at_crash, run.failure)
         elif run.failure:
             evaluation = invalid(run.failure)
         else:
             evaluation = self.read(run, place)
-        return with_details(evaluation, run=facts(run))
+        return with_left_out(with_details(evaluation, run=facts(run)), place.left_out)
+
+
+def scored_or_invalid(score: ScoreOrInvalid, reason: str, **details: Any) -> Evaluation:
+    """Return the evaluation of a run that gave no result, by what the settings say of that."""
+    return with_details(invalid(reason) if score == "invalid" else Evaluation(True, score, reason=reason), **details)
+
+
+def with_left_out(evaluation: Evaluation, left_out: LeftOut) -> Evaluation:
+    """Return an evaluation that tells what the evaluator did not see of what the execution left."""
+    said = left_out.sentence
+    return replace(evaluation, reason="; ".join(filter(None, (evaluation.reason, said)))) if said else evaluation
 
 
 def with_details(evaluation: Evaluation, **more: Any) -> Evaluation:

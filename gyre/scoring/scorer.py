@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import os
 import time
 from typing import Final
 
@@ -13,6 +14,7 @@ from .evaluation_log import EvaluationKey, EvaluationLog, Recorded
 from .partial import PLACEHOLDER_SCORE, Treatment, treatment_of
 from .result import evaluation_of, invalid
 from .state import folder_reference
+from .subject_form import known_of
 
 _LOG: Final = logging.getLogger(__name__)
 _PATIENCE_S: Final = 30.0  # for an evaluator that is cancelled to end what it started
@@ -35,7 +37,7 @@ class Scorer:
     ) -> None:
         """Judge by `evaluator`.
 
-        `name` says what judges, with all that its verdicts depend on (`EvaluatorSettings.identity`): evaluations of
+        `name` says what judges, with all that its verdicts depend on (`identity_of`): evaluations of
         another name in `log` do not count. `budget_s` are the seconds of an attempt, `jobs` are attempts at a time.
         """
         self.unrecorded = 0  # evaluations that could not be written down
@@ -72,8 +74,9 @@ class Scorer:
         except TimeoutError:
             return invalid(f"the artefacts could not be read within {self._budget_s:g} s")
         except OSError as error:
-            return invalid(f"the artefacts cannot be read: {error.filename}: {error.strerror or error}")
-        key = EvaluationKey(subject.execution, subject.attempt, state, self._name)
+            where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+            return invalid(f"the artefacts cannot be read: {where}{error.strerror or error}")
+        key = EvaluationKey(subject.execution, subject.attempt, state, known_of(subject), self._name)
         known = self._log.find(key) if self._log is not None else None
         if known is not None:
             _LOG.info("execution %s, attempt %d: scored before", subject.execution, subject.attempt)

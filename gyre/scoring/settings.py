@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-from pydantic_core import to_json
 
 from ..errors import InputError
 from ..toml_file import read_toml, validated
 from .limits import Limits
-from .state import folder_digest
+from .state import MOST_BYTES, MOST_ENTRIES
 from .workplace import Place
 
 Score = Annotated[float, Field(allow_inf_nan=False)]
+ScoreOrInvalid = Score | Literal["invalid"]
 
 
 class EvaluatorSettings(BaseModel, ABC):
@@ -41,18 +41,6 @@ class EvaluatorSettings(BaseModel, ABC):
                 changed[name] = folder / value
         return self.model_copy(update=changed)
 
-    @property
-    def identity(self) -> str:
-        """Name of what these settings judge by: they, and the content of the files that they name.
-
-        Raises:
-            InputError: such a file is not there or cannot be read.
-        """
-        digest = hashlib.sha256(to_json(self.model_dump(mode="json")))
-        for path in self.sources():
-            digest.update(_content(path))
-        return f"{self.kind}:{digest.hexdigest()[:16]}"
-
     def sources(self) -> list[Path]:
         """Files and folders whose content the verdict depends on, as far as these settings name them."""
         return []
@@ -68,8 +56,11 @@ class ProcessSettings(EvaluatorSettings, ABC):
     overlay: Path | None = Field(default=None, description="folder whose files replace those of the copy")
     env: dict[str, str] = Field(default={}, description="variables to set")
     pass_env: tuple[str, ...] = Field(default=(), description="variables to pass on where they are set")
-    score_at_limit: Score | None = Field(
-        default=None, description="score where its time limit ends it; left out: the evaluation is not valid"
+    copy_bytes: int = Field(default=MOST_BYTES, ge=0, description="most that is copied; what is beyond is not there")
+    copy_entries: int = Field(default=MOST_ENTRIES, ge=0, description="files and folders that are copied")
+    score_at_limit: ScoreOrInvalid = Field(default="invalid", description="score where its time limit ends it")
+    score_at_crash: ScoreOrInvalid = Field(
+        default="invalid", description="score where a signal, or a limit on memory, processes or output, ends it"
     )
 
     def sources(self) -> list[Path]:
@@ -111,9 +102,17 @@ class Skipped(StrEnum):
 
 
 class PytestSettings(ProcessSettings):
-    """Tests: run by pytest, run by another command that writes a JUnit report, or such a report alone."""
+    """Tests: run by pytest, run by another command that writes a JUnit report, or such a report alone.
+
+    They run what the execution wrote, in their own process, so it can make them hang, crash or write no report. That
+    scores 0 unless stated otherwise: else it would be a way out of a failure.
+    """
 
     kind: Literal["pytest"]
+    score_at_limit: ScoreOrInvalid = Field(default=0.0, description="score where their time limit ends them")
+    score_at_crash: ScoreOrInvalid = Field(
+        default=0.0, description="score where they end otherwise without a report in which a test counts"
+    )
     tests: tuple[str, ...] = Field(default=(), description="files, folders or ids for pytest; none: as configured")
     arguments: tuple[str, ...] = Field(default=(), description="further arguments of pytest")
     python: str = Field(default="", description="interpreter that has pytest; left out: the one that runs gyre")
@@ -133,6 +132,13 @@ class PytestSettings(ProcessSettings):
         return self
 
 
+def module_files(function: str, folders: Iterable[Path]) -> list[Path]:
+    """Return where the module of `function`, written module:function, lies in `folders`."""
+    parts = function.partition(":")[0].split(".")
+    named = (folder.joinpath(*parts[:-1], f"{parts[-1]}.py") for folder in folders)
+    return [path for path in named if path.is_file()]
+
+
 class PythonSettings(ProcessSettings):
     """A function of Python that judges, in a process of its own."""
 
@@ -144,9 +150,7 @@ class PythonSettings(ProcessSettings):
 
     def sources(self) -> list[Path]:
         """The overlay, and the module if it is in `path`; what it imports is not looked at."""
-        parts = self.function.partition(":")[0].split(".")
-        named = (folder.joinpath(*parts[:-1], f"{parts[-1]}.py") for folder in self.path)
-        return [*super().sources(), *(path for path in named if path.is_file())]
+        return [*super().sources(), *module_files(self.function, self.path)]
 
 
 class HttpSettings(EvaluatorSettings):
@@ -176,10 +180,6 @@ class RulesSettings(EvaluatorSettings):
 
     kind: Literal["rules"]
     file: Path = Field(description="rules file, TOML or YAML")
-
-    def sources(self) -> list[Path]:
-        """The rules file."""
-        return [self.file]
 
 
 _KINDS: Final[dict[str, type[EvaluatorSettings]]] = {
@@ -211,10 +211,3 @@ def evaluator_settings(values: dict[str, Any], where: str = "evaluator") -> Eval
         said = "missing" if kind is None else f"{kind!r} is unknown"
         raise InputError(f"{where}: kind: {said}; give one of {', '.join(_KINDS)}")
     return validated(_KINDS[kind], values, where)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return folder_digest(path).encode() if path.is_dir() else hashlib.sha256(path.read_bytes()).digest()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); give another path") from error

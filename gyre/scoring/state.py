@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
-MOST_ENTRIES: Final = 1_000_000
-MOST_BYTES: Final = 64 * 2**30
+# As much as can be read and copied within the minutes that an attempt has for it: beyond that an execution could bring
+# it about that it is not judged.
+MOST_ENTRIES: Final = 200_000
+MOST_BYTES: Final = 16 * 2**30
 _CHUNK: Final = 2**20
 
 
@@ -26,9 +29,10 @@ async def folder_reference(folder: Path, most_entries: int = MOST_ENTRIES, most_
     It is `sha256:` and a SHA-256 over every entry below the folder, in order of their paths: kind, permissions, path,
     and a file's content or where a link leads. Pipes, sockets and devices count by their number only. A folder beyond
     the bounds is `sha256-partial:`, over its first `most_entries` and the content of `most_bytes`, sizes of the rest.
+    So is one of which something may not be read: that is named as such, with its path.
 
     Raises:
-        OSError: something cannot be read.
+        OSError: the folder is not there, or breaks while it is read.
     """
     stop = threading.Event()
     try:
@@ -43,10 +47,42 @@ def folder_digest(
     """Do what `folder_reference` describes, in this thread, until `stop` is set.
 
     Raises:
-        OSError: something cannot be read.
+        OSError: the folder is not there, or breaks while it is read.
         StoppedError: `stop` was set.
     """
     return _Digest(most_entries, most_bytes, stop or threading.Event()).of(folder)
+
+
+def opened_file(path: str | bytes) -> BinaryIO:
+    """Open a regular file that is not trusted, for reading.
+
+    Raises:
+        OSError: it is a link or no regular file, or cannot be opened.
+    """
+    # Should it have become a pipe meanwhile, opening and reading must not wait.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.ENXIO, "no regular file", path)
+    return os.fdopen(descriptor, "rb")
+
+
+def unreadable(error: OSError) -> bool:
+    """Whether a folder's maker can bring it about that reading in it fails so, in place of the machine."""
+    return error.errno in _OF_THE_FOLDER
+
+
+_OF_THE_FOLDER: Final = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENAMETOOLONG,
+        errno.ELOOP,  # a file that became a link while it was read
+        errno.ENXIO,  # or a pipe
+        errno.ENOENT,  # or went away
+        errno.ENOTDIR,
+    }
+)
 
 
 class _Digest:
@@ -64,13 +100,16 @@ class _Digest:
         """Return the name of the folder's state."""
         root = os.fsencode(folder)
         for path, status in self._walk(root):
-            self._add(os.path.join(root, path), path, status)
+            try:
+                self._add(os.path.join(root, path), path, status)
+            except OSError as error:
+                self._note_unreadable(path, error)
         self._hash.update(b"special %d" % self._special)
         return f"sha256{'-partial' if self._partial else ''}:{self._hash.hexdigest()}"
 
     def _walk(self, root: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
         """Entries below the root, by name; links are not followed."""
-        waiting = _entries(root, b"")
+        waiting = self._entries(root, b"")
         while waiting:
             if self._stop.is_set():
                 raise StoppedError
@@ -79,10 +118,32 @@ class _Digest:
                 return
             self._entries_left -= 1
             path = waiting.pop()
-            status = os.lstat(os.path.join(root, path))
+            try:
+                status = os.lstat(os.path.join(root, path))
+            except OSError as error:
+                self._note_unreadable(path, error)
+                continue
             yield path, status
             if stat.S_ISDIR(status.st_mode):
-                waiting += _entries(root, path)
+                waiting += self._entries(root, path)
+
+    def _entries(self, root: bytes, below: bytes) -> list[bytes]:
+        """Paths of what lies in a folder, last name first."""
+        try:
+            names = os.listdir(os.path.join(root, below))
+        except OSError as error:
+            if not below and error.errno != errno.EACCES:
+                raise
+            self._note_unreadable(below, error)
+            return []
+        return [os.path.join(below, name) for name in sorted(names, reverse=True)]
+
+    def _note_unreadable(self, path: bytes, error: OSError) -> None:
+        """Take what may not be read by its path; what breaks in another way is for the caller."""
+        if not unreadable(error):
+            raise error
+        self._partial = True
+        self._entry(b"unreadable", 0, path, b"")
 
     def _add(self, where: bytes, path: bytes, status: os.stat_result) -> None:
         mode = status.st_mode
@@ -105,15 +166,9 @@ class _Digest:
             return b"size %d" % size
         self._bytes_left -= size
         own = hashlib.sha256()
-        # Should it have become a pipe meanwhile, opening and reading must not wait.
-        with open(os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with opened_file(where) as file:
             while chunk := file.read(_CHUNK):
                 if self._stop.is_set():
                     raise StoppedError
                 own.update(chunk)
         return own.digest()
-
-
-def _entries(root: bytes, below: bytes) -> list[bytes]:
-    """Paths of what lies in a folder, last name first."""
-    return [os.path.join(below, name) for name in sorted(os.listdir(os.path.join(root, below)), reverse=True)]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
+
+from pydantic_core import to_json
 
 from ..outcome import Outcome
 from .evaluation import Subject
@@ -23,6 +26,15 @@ def subject_json(subject: Subject, folder: Path | None) -> bytes:
     values["folder"] = str(folder) if folder is not None else None
     values["data"] = dict(subject.data)
     return json.dumps(values, allow_nan=False).encode()  # in ASCII, so that any text of a policy can be in it
+
+
+def known_of(subject: Subject) -> str:
+    """Return a name of what an evaluator is told of an execution besides its folder: other words, another name.
+
+    The attempt does not count, and neither does the version: an execution is judged once, by the rules of that time.
+    """
+    told = {name: getattr(subject, name) for name in _FIELDS if name not in ("folder", "attempt", "version")}
+    return hashlib.sha256(to_json(told, inf_nan_mode="constants", fallback=str)).hexdigest()[:16]
 
 
 def subject_of_json(text: bytes) -> Subject:

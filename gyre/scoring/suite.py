@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from collections import Counter, defaultdict
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from ..errors import InputError
 from .evaluation import Check, Evaluation
 from .isolated import Run
 from .junit import CaseResult, ReportError, Verdict, by_test, failed, read_junit
-from .process import ProcessEvaluator, with_details
-from .result import MOST_CHECKS, invalid
+from .process import ProcessEvaluator, scored_or_invalid
+from .result import MOST_CHECKS
 from .settings import PytestSettings, Skipped
 from .workplace import Workplace
 
@@ -24,6 +27,16 @@ _SKIPPED_AS: Final = {Skipped.PASS: 1.0, Skipped.FAIL: 0.0}
 
 class SuiteEvaluator(ProcessEvaluator[PytestSettings]):
     """Runs tests, or reads a report of tests that were run."""
+
+    def __init__(self, settings: PytestSettings) -> None:
+        """Check that there is a pytest: later, its absence would look like a crash of the tests.
+
+        Raises:
+            InputError: there is none, or no such `python`.
+        """
+        super().__init__(settings)
+        if not (settings.command or settings.file):
+            _check_pytest(settings.python)
 
     def argv(self, place: Workplace) -> list[str]:
         """Return pytest's command, or the settings' own; one that does nothing where only a report is read."""
@@ -40,26 +53,42 @@ class SuiteEvaluator(ProcessEvaluator[PytestSettings]):
         settings = self.settings
         runs_pytest = not (settings.command or settings.file)
         if runs_pytest and run.exit_code not in _PYTEST_ENDED:
-            return invalid(f"pytest ended with exit code {run.exit_code}: {run.last_words}")
+            return self._without_result(f"pytest ended with exit code {run.exit_code}: {run.last_words}")
         report = place.report
         if settings.file:
             if place.artefacts is None:
-                return invalid("there is no report, for there are no artefacts")
+                return self._without_result("there is no report, for there are no artefacts")
             report = (place.artefacts / settings.file).resolve()
             if not report.is_relative_to(place.artefacts):
-                return invalid("the report lies outside the artefacts")
+                return self._without_result("the report lies outside the artefacts")
         try:
             cases = read_junit(report)
         except ReportError as error:
-            return invalid(f"{error}; exit code {run.exit_code}: {run.last_words}")
+            return self._without_result(f"{error}; exit code {run.exit_code}: {run.last_words}")
         return share_passed(by_test(cases) if runs_pytest else cases, settings)
+
+    def _without_result(self, reason: str) -> Evaluation:
+        return scored_or_invalid(self.settings.score_at_crash, reason)
+
+
+def _check_pytest(python: str) -> None:
+    program = shutil.which(python or sys.executable)
+    if program is None:
+        if "/" in python and not python.startswith("/"):
+            return  # one of the artefacts
+        raise InputError(f"python: {python}: no such program; give an interpreter that has pytest")
+    has_it = subprocess.run(
+        [program, "-c", "import pytest"], check=False, capture_output=True, stdin=subprocess.DEVNULL
+    )
+    if has_it.returncode != 0:
+        raise InputError(f"python: {program} has no pytest; pip install pytest, or give another interpreter")
 
 
 def share_passed(cases: list[CaseResult], settings: PytestSettings) -> Evaluation:
     """Return the share of the weight that passed, with a check for each pattern of `settings.weights`.
 
     Tests that failed, had an error or could not be collected count as 0, and so do those that are missing of
-    `settings.expected`. It is not valid where nothing counts.
+    `settings.expected`. Where nothing counts it is as after a crash.
     """
     shares: defaultdict[str, list[float]] = defaultdict(list)
     for case in cases:
@@ -74,7 +103,8 @@ def share_passed(cases: list[CaseResult], settings: PytestSettings) -> Evaluatio
     total = sum(weights[pattern] * len(found) for pattern, found in shares.items())
     facts = _facts(cases, missing)
     if total <= 0:
-        return with_details(invalid("no test counts: there is none, all are skipped or have no weight"), tests=facts)
+        reason = "no test counts: there is none, all are skipped or have no weight"
+        return scored_or_invalid(settings.score_at_crash, reason, tests=facts)
     checks = [
         Check(pattern, sum(found) / len(found), weights[pattern] * len(found), detail=f"{len(found)} tests")
         for pattern, found in shares.items()

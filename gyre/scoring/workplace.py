@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 import threading
 from collections.abc import AsyncIterator
@@ -12,8 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from .evaluation import Subject
-from .folders import copy_folder, lay_over, remove_folder
-from .state import StoppedError
+from .folders import LeftOut, copy_folder, lay_over, remove_folder
+from .state import MOST_BYTES, MOST_ENTRIES, StoppedError
 from .subject_form import subject_json
 
 
@@ -26,6 +27,14 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class CopyBounds:
+    """How much of what an execution left is copied."""
+
+    entries: int = MOST_ENTRIES
+    size_bytes: int = MOST_BYTES
+
+
+@dataclass(frozen=True, slots=True)
 class Workplace:
     """Paths of one evaluation."""
 
@@ -35,6 +44,7 @@ class Workplace:
     subject: Path  # JSON file
     result: Path  # where a result may be written
     report: Path  # where a JUnit report may be written
+    left_out: LeftOut  # of what the execution left
 
     def filled_in(self, word: str) -> str:
         """Return a word of a command with `{artefacts}`, `{subject}`, `{result}`, `{report}`, `{scratch}` filled in."""
@@ -50,39 +60,45 @@ class Workplace:
 
 
 @asynccontextmanager
-async def workplace(subject: Subject, place: Place, overlay: Path | None = None) -> AsyncIterator[Workplace]:
+async def workplace(
+    subject: Subject, place: Place, overlay: Path | None = None, bounds: CopyBounds | None = None
+) -> AsyncIterator[Workplace]:
     """Make an evaluator's workplace, and remove it at the end.
 
-    With `overlay`, the files of that folder are put over the copy of the artefacts, in place of what is there.
+    With `overlay`, the files of that folder are put over the copy of the artefacts, in place of what is there. What may
+    not be read of the artefacts counts as not there; where that is their folder itself, an empty one stands for it.
 
     Raises:
-        OSError: the artefacts are not there or cannot be copied, or there is no space.
+        OSError: the artefacts are not there, or there is no space.
         ValueError: the subject has no JSON form.
     """
     stop = threading.Event()
     scratch = Path(tempfile.mkdtemp(prefix="gyre-score-"))
     try:
-        yield await asyncio.to_thread(_set_up_whole, subject, scratch, place, overlay, stop)
+        yield await asyncio.to_thread(_set_up_whole, subject, scratch, place, overlay, bounds or CopyBounds(), stop)
     finally:
         stop.set()
         await asyncio.to_thread(remove_folder, scratch)
 
 
 def _set_up_whole(
-    subject: Subject, scratch: Path, place: Place, overlay: Path | None, stop: threading.Event
+    subject: Subject, scratch: Path, place: Place, overlay: Path | None, bounds: CopyBounds, stop: threading.Event
 ) -> Workplace:
     try:
-        return _set_up(subject, scratch, place, overlay, stop)
+        return _set_up(subject, scratch, place, overlay, bounds, stop)
     except StoppedError:  # whoever waited is gone, and may have removed it before the last file came
         remove_folder(scratch)
         raise
 
 
-def _set_up(subject: Subject, scratch: Path, place: Place, overlay: Path | None, stop: threading.Event) -> Workplace:
+def _set_up(
+    subject: Subject, scratch: Path, place: Place, overlay: Path | None, bounds: CopyBounds, stop: threading.Event
+) -> Workplace:
     artefacts = subject.folder.resolve(strict=True) if subject.folder is not None else None
-    if place is Place.COPY and artefacts is not None:
+    left_out = LeftOut()
+    if artefacts is not None and (place is Place.COPY or not os.access(artefacts, os.R_OK | os.X_OK)):
         source, artefacts = artefacts, scratch / "artefacts"
-        copy_folder(source, artefacts, stop)
+        left_out = copy_folder(source, artefacts, stop, bounds.entries, bounds.size_bytes)
     if overlay is not None:
         assert artefacts is not None
         lay_over(overlay, artefacts)
@@ -90,4 +106,4 @@ def _set_up(subject: Subject, scratch: Path, place: Place, overlay: Path | None,
     folder.mkdir(exist_ok=True)
     file = scratch / "subject.json"
     file.write_bytes(subject_json(subject, artefacts))
-    return Workplace(scratch, folder, artefacts, file, scratch / "result.json", scratch / "report.xml")
+    return Workplace(scratch, folder, artefacts, file, scratch / "result.json", scratch / "report.xml", left_out)

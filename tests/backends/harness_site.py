@@ -14,8 +14,8 @@ from typing import Final
 from harness_runs import Run, check_unharmed, odd_ids
 from harnesses import Endpoint, Finished, Harness, run
 from proxy_bench import renderer_of
+from proxy_process import Running, proxy
 from task_engine import EngineProcess, task_engine
-from test_proxy_command import Running, proxy
 from wire_tap import WireTap, wire_tap
 
 from gyre.backends.engines.launching import free_port

@@ -159,6 +159,17 @@ def test_the_admin_side_never_fails(running: Bench, method: str, path: str, body
                 assert client.post(f"/executions/{one['id']}/end").status_code == 200
 
 
+def test_no_page_of_a_browser_reaches_the_admin_side(running: Bench) -> None:
+    headers = {
+        "origin": "http://elsewhere.example",
+        "content-type": "text/plain",
+    }  # what a page may send without asking
+    answer = httpx.post(f"{running.proxy.admin_url}/executions", content='{"id": "forged"}', headers=headers)
+    assert answer.status_code == 403
+    listed = httpx.get(f"{running.proxy.admin_url}/executions").json()["executions"]
+    assert "forged" not in {one["id"] for one in listed}
+
+
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE", "PATCH", "XYZ"])
 def test_other_methods_get_their_refusals(running: Bench, method: str) -> None:
     for path in (CHAT, MESSAGES, COUNT, RESPONSES, "/v1/models", "/", "/v1"):

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
-import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +20,7 @@ for package in ("aiohttp", "prometheus_client", "starlette", "transformers", "uv
 
 from engine_faults import serving  # noqa: E402
 from proxy_bench import renderer_of, saying  # noqa: E402
+from proxy_process import GYRE, proxy  # noqa: E402
 
 from gyre.backends.engines.scripted import ScriptedEngine  # noqa: E402
 from gyre.backends.engines.scripted_server import ScriptedServer  # noqa: E402
@@ -32,7 +28,6 @@ from gyre.backends.proxy import json_logs  # noqa: E402
 from gyre.cli import main  # noqa: E402
 from gyre.trajectory.call_log import CallLog  # noqa: E402
 
-GYRE = (sys.executable, "-c", "from gyre.cli import main; main()")
 QUESTION = [{"role": "user", "content": "What is there?"}]
 
 
@@ -64,48 +59,6 @@ def engine(tokenizer: Path) -> Iterator[str]:
     thread.join(20)
 
 
-class Running:
-    """A `gyre proxy` that runs."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.said = ""
-
-    def url(self, what: str) -> str:
-        """The address that it printed after `what`."""
-        assert self.process.stdout is not None
-        while (found := re.search(rf"{what}: (http://\S+)", self.said)) is None:
-            line = self.process.stdout.readline()
-            assert line, (self.said, self.process.stderr.read() if self.process.stderr else "")
-            self.said += line
-        return found[1]
-
-    def end(self) -> str:
-        """Press Ctrl-C; return what it logged."""
-        self.process.send_signal(signal.SIGINT)
-        _, logged = self.process.communicate(timeout=60)
-        assert self.process.returncode == 0, logged
-        return logged
-
-
-@contextmanager
-def proxy(*options: str) -> Iterator[Running]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GYRE_ADMIN_KEY": "admin secret"}
-    process = subprocess.Popen(
-        [*GYRE, "proxy", "--port", "0", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    try:
-        yield Running(process)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
-
-
 def ask(url: str, key: str, text: str = "What is there?") -> Any:
     client = openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=60)
     messages = [{"role": "user", "content": text}]
@@ -119,7 +72,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_it_records_what_samples_are_built_from(engine: str, tokenizer: Path, tmp_path: Path) -> None:
     out = tmp_path / "calls"
     options = ("--engine", engine, "--tokenizer", str(tokenizer), "--out", str(out), "--execution", "first=sk-first")
-    with proxy(*options) as running:
+    with proxy(*options, forked=False) as running:
         assert ask(running.url("execution first"), "sk-first") == "Nothing, it seems."
         admin = running.url("admin and metrics").removesuffix("/metrics")
         headers = {"authorization": "Bearer admin secret"}
@@ -168,6 +121,8 @@ def test_it_records_what_samples_are_built_from(engine: str, tokenizer: Path, tm
         (("--execution", "a=two words"), "must be printable ASCII"),
         (("--executions-file", "nowhere.txt"), "nowhere.txt: cannot be read"),
         (("--engine", "127.0.0.1:30000"), "--engine 127.0.0.1:30000: not an address"),
+        (("--engine", "http://127.0.0.1:99999"), "--engine http://127.0.0.1:99999: not an address"),
+        (("--engine", "http://me:secret@127.0.0.1:9"), "may hold no user and password; set GYRE_ENGINE_KEY"),
         (("--host", "203.0.113.1", "--execution", "a=b"), "cannot listen there"),
         (("--execution", "a/b=key"), "letters, digits"),
     ],
@@ -203,7 +158,7 @@ def test_keys_can_stand_in_a_file_and_engines_that_are_away_in_the_log(tokenizer
         assert httpx.get(f"{first}/v1/models", headers={"x-api-key": "sk-1=2"}).status_code == 200
         assert running.process.stderr is not None
         said = ""
-        while "http://127.0.0.1:9 cannot be reached" not in said:
+        while "http://127.0.0.1:9 cannot be reached or used" not in said:
             line = running.process.stderr.readline()
             assert line, said
             said += line

@@ -79,11 +79,11 @@ def test_pieces_that_become_no_bytes_do_not_keep_a_connection_alive() -> None:
 
 DELTAS = st.lists(
     st.builds(TextDelta, st.text(max_size=3))
-    | st.builds(TextDelta, st.just("long " * 1500))
+    | st.builds(TextDelta, st.just("long " * 900))
     | st.builds(ReasoningDelta, st.text(max_size=3))
     | st.builds(lambda index: ToolCallStart(index, f"call_{index}", "bash"), st.integers(0, 2))
     | st.builds(ToolCallArguments, st.integers(0, 2), st.text(max_size=3)),
-    max_size=30,
+    max_size=12,
 )
 
 

@@ -17,7 +17,9 @@ from proxy_bench import Bench, bench, renderer_of, saying  # noqa: E402
 
 from gyre.backends.engines.scripted import ScriptedEngine  # noqa: E402
 from gyre.backends.proxy.http_messages import KeysDifferError, key_of  # noqa: E402
+from gyre.backends.proxy.limits import Bounds  # noqa: E402
 from gyre.backends.proxy.open_keys import OpenKeys  # noqa: E402
+from gyre.backends.proxy.settings import ProxySettings  # noqa: E402
 from gyre.errors import InputError  # noqa: E402
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -97,6 +99,24 @@ def test_after_a_restart_nobody_takes_over_an_execution_that_another_opened_by_n
         assert status(made, "other", "/x/task-1") == 401
         assert status(made, "mine", "/x/task-1") == 200
         assert len(made.records("task-1")) == 1  # replayed from the log
+
+
+def test_nothing_is_kept_of_executions_that_cannot_be_opened(renderer: Any, tmp_path: Path) -> None:
+    settings = ProxySettings(bounds=Bounds(executions=2))
+    engines = lambda: [ScriptedEngine("one", saying(renderer, "Hello."))]  # noqa: E731
+    with bench(renderer, tmp_path / "out", engines, settings, open_to_all=True) as made:
+        assert [status(made, f"key-{n}", f"/x/task-{n}") for n in range(4)] == [200, 200, 403, 403]
+    assert len((tmp_path / "out" / "keys.owners").read_text().split()) == 2 * 2
+
+
+def test_owners_are_kept_beside_a_line_that_was_torn(tmp_path: Path) -> None:
+    assert OpenKeys(tmp_path).owns("first", "mine")
+    with (tmp_path / "keys.owners").open("a") as file:
+        file.write("second abc")  # the disk was full
+    assert OpenKeys(tmp_path).owns("third", "mine")
+    again = OpenKeys(tmp_path)
+    assert not again.owns("first", "other")
+    assert not again.owns("third", "other")
 
 
 def test_a_salt_that_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ for package in ("aiohttp", "prometheus_client", "starlette", "transformers", "uv
     pytest.importorskip(package, reason="the proxy needs the extra gyre[proxy]")
 
 from proxy_bench import renderer_of  # noqa: E402
-from test_proxy_command import Running, proxy  # noqa: E402
+from proxy_process import Running, proxy  # noqa: E402
 
 from gyre.backends.engines.launching import free_port  # noqa: E402
 from gyre.trajectory import CallRecord  # noqa: E402

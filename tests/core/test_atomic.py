@@ -6,6 +6,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,27 @@ def test_the_mode_of_a_file_is_as_the_process_makes_files(tmp_path: Path) -> Non
     (tmp_path / "plain").write_text("")
     write_text_atomic(tmp_path / "atomic", "")
     assert (tmp_path / "atomic").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a folder is moved aside for a moment")
+def test_a_folder_that_is_replaced_is_never_missing(tmp_path: Path) -> None:
+    """Its reader finds the old one or the new one at every moment: a process killed between would leave one too."""
+    target, stop, missing = tmp_path / "folder", threading.Event(), 0
+
+    def look() -> None:
+        nonlocal missing
+        while not stop.is_set():
+            missing += not (target / "content").exists()
+
+    def fill(folder: Path) -> object:
+        return (folder / "content").write_text("x")
+
+    write_folder_atomic(target, fill)
+    reader = threading.Thread(target=look)
+    reader.start()
+    for _ in range(300):
+        write_folder_atomic(target, fill)
+    stop.set()
+    reader.join()
+    assert missing == 0
+    assert os.listdir(tmp_path) == ["folder"]

@@ -37,6 +37,7 @@ class Outer(BaseModel):
     [
         ({}, "f.toml: name: missing"),
         ({"name": "a", "nme": "b"}, "f.toml: nme: unknown key; known keys: name, inner, many"),
+        ({"nme": "b"}, "f.toml: nme: unknown key; known keys: name, inner, many (and 1 more)"),
         ({"name": "a", "inner": {"sise": 2}}, "f.toml: inner.sise: unknown key; known keys: size, colour"),
         ({"name": "a", "many": {"x": {"sise": 2}}}, "f.toml: many.x.sise: unknown key"),
         ({"name": "nobody"}, "f.toml: give a name"),
@@ -72,3 +73,11 @@ def test_names_are_those_of_toml_files(tmp_path: Path) -> None:
     for name in ("b.toml", "a.toml", "notes.md"):
         (tmp_path / name).touch()
     assert toml_names(tmp_path) == ("a", "b")
+
+
+def test_a_file_too_large_to_be_settings_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "f.toml"
+    with path.open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(InputError, match=r"larger than 16,777,216 bytes; give a TOML file"):
+        read_toml(path)

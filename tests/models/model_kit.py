@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from gyre.backends.models.architecture import Architecture
 from gyre.backends.models.attention import PackedAttention
+from gyre.backends.models.config_file import read_architecture
 from gyre.backends.models.forward import forward_logits
 from gyre.backends.models.layout import Layout
 from gyre.backends.models.loading import load
@@ -74,7 +74,7 @@ def reference(folder: Path) -> Any:
 
 def loaded(folder: Path, layout: Layout | None = None, **options: Any) -> Model:
     """The model as gyre loads it; the process is in the layout's world."""
-    model = build(Architecture.of_folder(folder), layout or Layout(), initialize=False, **options)
+    model = build(read_architecture(folder), layout or Layout(), initialize=False, **options)
     load(model, folder)
     return model
 

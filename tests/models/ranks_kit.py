@@ -71,7 +71,7 @@ def computed(model: Model) -> dict[str, Any]:
 
 
 def gradients(model: Model, logits: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Gradients, by names on the hub, of each token's log-probability of itself; on rank 0, like weights are gathered."""
+    """Gradients by names on the hub, gathered on rank 0 as weights are: of the log-probabilities of random targets."""
     from megatron.core.tensor_parallel import vocab_parallel_cross_entropy
 
     part = context_part(model, sum(LENGTHS))

@@ -12,10 +12,11 @@ pytest.importorskip("megatron.core", reason="models are built with megatron-core
 from model_kit import KINDS, VOCABULARY, loaded, make_folder, reference, row_logits, some_tokens  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 
-from gyre.backends.models.architecture import Architecture  # noqa: E402
+from gyre.backends.models.config_file import read_architecture  # noqa: E402
 from gyre.backends.models.exporting import export  # noqa: E402
 from gyre.backends.models.layout import Layout  # noqa: E402
 from gyre.backends.models.model import build  # noqa: E402
+from gyre.backends.models.tensor_table import parameters  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("world")
 
@@ -82,7 +83,7 @@ def test_bfloat16_folders_hold_rounded_weights(tmp_path: Path) -> None:
 
 def test_weights_are_drawn_where_none_are_loaded(tmp_path: Path) -> None:
     """The same seed gives the same model, norms are 1."""
-    architecture = Architecture.of_folder(make_folder(tmp_path / "model", "qwen3"))
+    architecture = read_architecture(make_folder(tmp_path / "model", "qwen3"))
     drawn = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -96,4 +97,4 @@ def test_weights_are_drawn_where_none_are_loaded(tmp_path: Path) -> None:
 def test_parameters_are_counted_from_the_configuration(kind: str, tmp_path: Path) -> None:
     """As transformers counts them."""
     folder = make_folder(tmp_path / "model", kind)
-    assert Architecture.of_folder(folder).parameters == reference(folder).num_parameters()
+    assert parameters(read_architecture(folder)) == reference(folder).num_parameters()

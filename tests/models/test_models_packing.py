@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,7 @@ def model(folder: Path) -> Model:
 def laid_out(paths: list[tuple[int, ...]]) -> Structure:
     """Sorted sequences as a tree, by gyre's own packing: equal beginnings once."""
     shared = [0]
-    for before, path in zip(paths[:-1], paths[1:], strict=True):
+    for before, path in pairwise(paths):
         equal = [a == b for a, b in zip(before, path, strict=False)]
         shared.append(equal.index(False) if False in equal else len(equal))
     starts = row_starts(np.array([len(path) for path in paths], np.int64))

@@ -18,8 +18,7 @@ from safetensors.torch import load_file  # noqa: E402
 from gyre.backends.models.layout import Layout  # noqa: E402
 from gyre.backends.models.world import world_of_one  # noqa: E402
 
-Case = tuple[str, Layout]
-CASES: dict[str, Case] = {
+CASES: dict[str, tuple[str, Layout]] = {
     "tensor": ("qwen3", Layout(tensor=2)),
     "tensor_biases": ("qwen2", Layout(tensor=2)),
     "pipeline_experts": ("qwen3_moe", Layout(pipeline=2)),
@@ -29,50 +28,41 @@ CASES: dict[str, Case] = {
 }
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A folder for each case: the model, and what ranks computed and exported. Processes are spawned once for all."""
-    at = tmp_path_factory.mktemp("ranks")
+def test_ranks_share_a_model_and_export_it(tmp_path: Path) -> None:
+    """Every layout gives what one rank does. One test, since its processes are slow to start: they do all cases."""
     work = []
     for name, (kind, layout) in CASES.items():
-        (at / name).mkdir()
-        work.append((make_folder(at / name / "model", kind), layout, at / name))
+        (tmp_path / name).mkdir()
+        work.append((make_folder(tmp_path / name / "model", kind), layout, tmp_path / name))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     torch.multiprocessing.spawn(ranks_of, (port, work), nprocs=max(layout.ranks for _, layout in CASES.values()))
-    return {name: at / name for name in CASES}
+    for folder, layout, at in work:
+        with world_of_one():
+            one = computed(loaded(folder))
+        ranks = [torch.load(at / f"rank{rank}.pt") for rank in range(layout.ranks)]
+        compare_computed(at.name, layout, one, ranks)
+        compare_folders(at.name, folder, at / "exported")
 
 
-def alone(folder: Path) -> dict[str, Any]:
-    with world_of_one():
-        return computed(loaded(folder / "model"))
-
-
-def together(folder: Path, layout: Layout) -> list[dict[str, Any]]:
-    return [torch.load(folder / f"rank{rank}.pt") for rank in range(layout.ranks)]
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_ranks_share_a_model(results: dict[str, Path], name: str) -> None:
+def compare_computed(case: str, layout: Layout, one: dict[str, Any], ranks: list[dict[str, Any]]) -> None:
     """Logits of one rank come out of all together, each with its part of the vocabulary or of the tokens."""
-    layout = CASES[name][1]
-    one, ranks = alone(results[name]), together(results[name], layout)
     logits = torch.cat([rank["logits"] for rank in ranks if rank], 0 if layout.context > 1 else -1)
-    torch.testing.assert_close(logits[:, :VOCABULARY], one["logits"], atol=5e-6, rtol=1e-5)
-    assert (logits[:, VOCABULARY:] < -1e8).all()
+    torch.testing.assert_close(logits[:, :VOCABULARY], one["logits"], atol=5e-6, rtol=1e-5, msg=case)
+    assert (logits[:, VOCABULARY:] < -1e8).all(), case
     if layout.pipeline == 1:
         assert ranks[0]["gradients"].keys() == one["gradients"].keys()
         for weight, gradient in one["gradients"].items():
-            torch.testing.assert_close(ranks[0]["gradients"][weight], gradient, atol=5e-5, rtol=1e-4, msg=weight)
+            theirs = ranks[0]["gradients"][weight]
+            torch.testing.assert_close(theirs, gradient, atol=5e-5, rtol=1e-4, msg=f"{case}: {weight}")
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_ranks_export_one_folder(results: dict[str, Path], name: str) -> None:
+def compare_folders(case: str, model: Path, out: Path) -> None:
     """Each weight to the last bit as it was loaded: without padding, and a tied embedding once."""
-    original = load_file(results[name] / "model" / "model.safetensors")
+    original = load_file(model / "model.safetensors")
     exported: dict[str, Any] = {}
-    for path in (results[name] / "exported").glob("*.safetensors"):
+    for path in out.glob("*.safetensors"):
         exported |= load_file(path)
-    assert exported.keys() == original.keys()
-    assert all(torch.equal(exported[weight], original[weight]) for weight in original)
+    assert exported.keys() == original.keys(), case
+    assert all(torch.equal(exported[weight], original[weight]) for weight in original), case

@@ -15,6 +15,7 @@ from gyre.errors import InputError
 from gyre.journal import Header
 from gyre.report import ResultsFolder, RunRecord, RunResult, record_run, summarize
 from gyre.report.baseline import compare_with_baseline
+from gyre.trajectory import CallLogWriter, CallRecord
 
 
 def run(plan: Plan) -> RunRecord:
@@ -110,3 +111,23 @@ def test_calls_that_lack_the_executions_are_said(tmp_path: Path) -> None:
     assert isinstance(refused.exception, InputError)
     refused = CliRunner().invoke(report, [str(tmp_path / "own"), "--calls", "x", "--calls-name", "{thread}"])
     assert isinstance(refused.exception, InputError)
+
+
+def test_executions_to_read_get_pages_from_their_recorded_calls(tmp_path: Path) -> None:
+    leave(tmp_path / "own", Plan(steps=2))
+    first = CliRunner().invoke(report, [str(tmp_path / "own"), "--calls", str(tmp_path), "--json"])
+    assert "no recorded calls" in first.stderr or "First: " in first.stderr
+    chosen = [one["execution"] for one in json.loads(first.stdout)["to_read"]]
+    with CallLogWriter(tmp_path / "own.calls") as log:
+        for execution in chosen[:-1]:  # the last was not recorded
+            words = np.arange(5, dtype=np.int32)
+            log.append(CallRecord(f"run-{execution}", "c", 0, words, words, np.zeros(5, np.float32)))
+    calls = ["--calls", str(tmp_path / "own.calls"), "--calls-name", "run-{execution}"]
+    told = CliRunner().invoke(report, [str(tmp_path / "own"), *calls])
+    assert told.exit_code == 0, told.output
+    assert f"1 of {len(chosen)} executions to read are not there" in told.stderr
+    pages = {path.name for path in (tmp_path / "own" / "read").iterdir()}
+    assert pages == {f"{execution}.html" for execution in chosen[:-1]}
+    page = (tmp_path / "own" / "report.html").read_text()
+    assert all(f'href="read/{name}"' in page for name in pages)
+    assert f'href="read/{chosen[-1]}.html"' not in page

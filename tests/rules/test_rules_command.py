@@ -52,7 +52,7 @@ def test_a_flip_is_named_with_both_outcomes(tmp_path: Path) -> None:
 
 def test_machines_get_json(tmp_path: Path) -> None:
     folder = artefacts(tmp_path)
-    result = run("check", rules_file(tmp_path, STABLE, ODD), "--folder", folder, "--times", 4, "--json")
+    result = run("check", rules_file(tmp_path, STABLE, ODD), "--folder", folder, "--times", 4, "--jobs", 1, "--json")
     assert result.exit_code == 1
     told = json.loads(result.stdout)
     assert told["stable"] is False

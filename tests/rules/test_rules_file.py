@@ -10,7 +10,9 @@ import pytest
 from rules_files import rules_file
 
 from gyre.errors import InputError
+from gyre.scoring.identity import identity_of
 from gyre.scoring.rules import load_rules
+from gyre.scoring.settings import RulesSettings
 
 COMMAND = {"kind": "command", "command": "true"}
 FILE = {"kind": "file", "path": "a"}
@@ -164,3 +166,25 @@ def test_what_is_not_installed_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     schema = {"kind": "json_schema", "answer": True, "inline_schema": {}}
     assert "pip install 'gyre[scoring]'" in refusal(rules_file(tmp_path, schema))
     load_rules(rules_file(tmp_path, FILE))
+
+
+@pytest.mark.parametrize("changed", ["schema.json", "shop.db", "before/main.py", "judge.py", "run.sh"])
+def test_what_judges_has_another_name_once_something_beside_the_rules_changes(changed: str, tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    files = {"schema.json": "{}", "shop.db": "", "before/main.py": "", "judge.py": "", "run.sh": "", "other": ""}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    path = rules_file(
+        tmp_path,
+        {"kind": "json_schema", "file": "a", "schema_file": "schema.json"},
+        {"kind": "sql", "database_file": "shop.db", "query": "SELECT 1"},
+        {"kind": "file", "path": "main.py", "state": "unchanged", "baseline": "before"},
+        {"kind": "python", "function": "judge:main"},
+        {"kind": "command", "command": "sh {rules}/run.sh"},
+    )
+    settings = RulesSettings(kind="rules", file=path)
+    before = identity_of(settings)
+    (tmp_path / "other").write_text("of no matter")
+    assert identity_of(settings) == before
+    (tmp_path / changed).write_text("true")
+    assert identity_of(settings) != before

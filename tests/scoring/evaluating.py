@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,8 @@ def open_files() -> set[str]:
 
 def children() -> list[int]:
     """Children of this process, those that are not reaped too."""
-    return [
-        int(child)
-        for thread in Path("/proc/self/task").iterdir()
-        for child in (thread / "children").read_text().split()
-    ]
+    found: list[int] = []
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # it has ended meanwhile
+            found += map(int, (thread / "children").read_text().split())
+    return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from evaluating import evaluated, left, settings_of, subject_of
 from gyre.errors import InputError
 from gyre.outcome import Outcome
 from gyre.scoring.evaluation import Evaluation
+from gyre.scoring.identity import identity_of
 from gyre.scoring.state import folder_digest
 
 
@@ -169,9 +172,38 @@ def test_settings_that_cannot_be_are_refused_in_one_line(values: dict[str, Any],
 def test_the_name_of_what_judges_follows_its_files(tmp_path: Path) -> None:
     left(tmp_path / "task", check="1")
     settings = settings_of("command", command=["sh", "check"], overlay=str(tmp_path / "task"))
-    before = settings.identity
+    before = identity_of(settings)
     assert before.startswith("command:")
-    assert settings.identity == before
+    assert identity_of(settings) == before
+    left(tmp_path / "moved", check="1")
+    assert identity_of(settings_of("command", command=["sh", "check"], overlay=str(tmp_path / "moved"))) == before
     left(tmp_path / "task", check="2")
-    assert settings.identity != before
-    assert settings_of("command", command=["sh", "other"]).identity != settings_of("command", command=["sh"]).identity
+    assert identity_of(settings) != before
+    assert identity_of(settings_of("command", command=["sh", "other"])) != identity_of(
+        settings_of("command", command=["sh"])
+    )
+
+
+def test_a_crash_has_the_score_that_is_stated_for_it(tmp_path: Path) -> None:
+    assert not shell(tmp_path, "kill -SEGV $$").valid
+    evaluation = shell(tmp_path, "kill -SEGV $$", score_at_crash=0.0)
+    assert (evaluation.valid, evaluation.score) == (True, 0.0)
+    assert evaluation.reason.startswith("killed by SIGSEGV")
+    assert not shell(tmp_path, "exit 7", score_at_crash=0.0).valid  # an end of its own, with no score in the table
+
+
+def test_a_closed_folder_is_judged_as_an_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it would run in the folder itself, too: an execution may close it behind itself."""
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "a")
+    closed, lists = left(tmp_path / "a", answer="42"), os.scandir
+
+    def refusing(path: str) -> Any:
+        if Path(path).name == "a":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return lists(path)
+
+    monkeypatch.setattr("os.scandir", refusing)
+    for place in ("copy", "artefacts"):
+        evaluation = shell(closed, "test -e answer", place=place)
+        assert (evaluation.valid, evaluation.score) == (True, 0.0)
+        assert evaluation.reason.endswith("count as not there: .")

@@ -30,7 +30,7 @@ def recorded(number: int) -> Recorded:
         seconds=0.1 * number,
     )
     evaluation = Evaluation(**{**_fields(evaluation), "reason": evaluation.reason.strip()})
-    return Recorded(EvaluationKey(f"e{number}", number % 2, "sha256:x", "by"), evaluation, "completed", "g", "t")
+    return Recorded(EvaluationKey(f"e{number}", number % 2, "sha256:x", "k", "by"), evaluation, "completed", "g", "t")
 
 
 def _fields(evaluation: Evaluation) -> dict[str, object]:
@@ -53,7 +53,7 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     with EvaluationLog(path) as log:
         assert (len(log), log.problems) == (6, [])
         assert [log.find(one.key) for one in ALL] == [one.evaluation for one in ALL]
-        assert log.find(EvaluationKey("e0", 0, "another", "by")) is None
+        assert log.find(EvaluationKey("e0", 0, "another", "k", "by")) is None
 
 
 def test_a_line_has_the_checksum_that_its_description_says(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import socket
@@ -11,6 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from evaluating import left
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,3 +116,84 @@ def test_it_stops_when_nobody_waits_any_more(tmp_path: Path) -> None:
     stop.set()
     with pytest.raises(StoppedError):
         folder_digest(tmp_path, stop=stop)
+
+
+def test_what_cannot_be_read_is_named_and_left_out_of_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that becomes a link, or a pipe, or goes away while it is copied is no reason to judge nothing."""
+    source = tmp_path / "a"
+    source.mkdir()
+    for name in ("answer", "closed"):
+        (source / name).write_text("x")
+    whole, opens = folder_digest(source), os.open
+
+    def refusing(path: object, *arguments: int, **more: int) -> int:
+        if os.fsencode(str(path) if isinstance(path, Path) else path).endswith(b"closed"):  # type: ignore[arg-type]
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return opens(path, *arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", refusing)
+    named = folder_digest(source)
+    assert named.startswith("sha256-partial:")
+    assert named == folder_digest(source) != whole
+    left_out = copy_folder(source, tmp_path / "b", threading.Event())
+    assert (left_out.number, left_out.first) == (1, ["closed"])
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["answer"]
+
+
+def test_a_disk_that_breaks_is_no_matter_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "f").write_text("x")
+
+    def broken(*_: object, **__: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "open", broken)
+    with pytest.raises(OSError, match="Input/output"):
+        folder_digest(tmp_path / "a")
+    with pytest.raises(OSError, match="Input/output"):
+        copy_folder(tmp_path / "a", tmp_path / "b", threading.Event())
+
+
+def test_a_copy_keeps_to_its_bounds_and_says_what_it_lacks(tmp_path: Path) -> None:
+    source = left(tmp_path / "a", answer="42", z="z" * 8)
+    with (source / "large").open("wb") as file:
+        file.truncate(2**40)  # no disk has to hold it
+    left_out = copy_folder(source, tmp_path / "b", threading.Event(), most_bytes=4)
+    assert left_out.first == ["large", "z"]
+    assert left_out.sentence.startswith("2 entries could not be read or went beyond the copy's bounds")
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["answer"]
+    fewer = copy_folder(source, tmp_path / "c", threading.Event(), most_entries=1)
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["answer"]
+    assert fewer.number == 2
+
+
+def test_holes_of_a_file_take_no_space_in_a_copy(tmp_path: Path) -> None:
+    source = left(tmp_path / "a")
+    with (source / "f").open("wb") as file:
+        file.write(b"begin")
+        file.truncate(2**26)
+        file.seek(2**25)
+        file.write(b"middle")
+    copy_folder(source, tmp_path / "b", threading.Event())
+    assert (tmp_path / "b" / "f").read_bytes() == (source / "f").read_bytes()
+    assert (tmp_path / "b" / "f").stat().st_blocks * 512 < 2**24
+
+
+def test_a_folder_too_deep_to_be_named_is_judged_without_its_depths(tmp_path: Path) -> None:
+    source = left(tmp_path / "a", answer="42")
+    descriptor = os.open(source, os.O_RDONLY)
+    try:
+        for _ in range(60):  # of 100 letters each: more than a path may have
+            os.mkdir("d" * 100, dir_fd=descriptor)
+            below = os.open("d" * 100, os.O_RDONLY, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        assert folder_digest(source).startswith("sha256-partial:")
+        assert copy_folder(source, tmp_path / "b", threading.Event()).number == 1
+        assert (tmp_path / "b" / "answer").read_text() == "42"
+        for folder in (source, tmp_path / "b"):
+            remove_folder(folder)
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        os.close(descriptor)
+        subprocess.run(["rm", "-rf", str(source), str(tmp_path / "b")], check=True)

@@ -13,7 +13,7 @@ import pytest
 from evaluating import children, left, settings_of, subject_of
 
 from gyre.outcome import Outcome
-from gyre.scoring.evaluation import Evaluation, Subject
+from gyre.scoring.evaluation import Check, CheckStage, Evaluation, Subject, event_checks
 from gyre.scoring.evaluation_log import EvaluationLog
 from gyre.scoring.making import attempt_seconds, make_scorer
 from gyre.scoring.scorer import Scorer
@@ -256,3 +256,27 @@ def test_an_attempt_outlasts_the_limits_of_its_evaluator(tmp_path: Path) -> None
     assert attempt_seconds(command) > 7200
     assert attempt_seconds(settings_of("http", url="http://x", timeout_s=3600)) > 3600
     assert attempt_seconds(settings_of("command", command=["true"], budget_s=5)) == 5
+
+
+def test_what_else_is_known_of_an_execution_is_judged_anew(tmp_path: Path) -> None:
+    folder = left(tmp_path / "a", answer="42")
+    evaluator = By(half)
+
+    async def score() -> None:
+        with EvaluationLog(tmp_path / "log") as log:
+            scorer = Scorer(evaluator, name="by", budget_s=30, jobs=1, log=log)
+            for more in ({}, {"version": 3}, {"data": {"expected": 42}}, {"answer": "43"}, {"steps": 5}, {"steps": 5}):
+                await scorer.score(subject_of(folder, **more))
+
+    asyncio.run(score())
+    assert len(evaluator.calls) == 4
+
+
+def test_checks_on_the_process_are_known_by_their_name_in_a_journal() -> None:
+    checks = (
+        Check("tests", 0.5),
+        Check("few steps", 1.0, stage=CheckStage.PROCESS),
+        Check("process:tools", 0.0, stage=CheckStage.PROCESS),
+    )
+    found = event_checks(Evaluation(valid=True, score=0.5, checks=checks))
+    assert found == (("tests", 0.5), ("process:few steps", 1.0), ("process:tools", 0.0))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from evaluating import evaluated, left, settings_of, subject_of
 
+from gyre.errors import InputError
 from gyre.scoring.evaluation import Evaluation
 from gyre.scoring.junit import ReportError, read_junit
 
@@ -122,15 +123,36 @@ def test_all_passed_and_none_passed_are_valid(tmp_path: Path) -> None:
         ("import time; time.sleep(1000)", {"limits": {"wall_s": 3, "grace_s": 0}}, "not done within its time limit"),
         ("def test_a(): pass", {"arguments": ["--no-such-option"]}, "pytest ended with exit code 4"),
         ("import pytest; pytest.skip(allow_module_level=True)", {}, "pytest ended with exit code 5"),
-        ("def test_a(): pass", {"python": "no-such-python"}, "cannot be started"),
     ],
 )
-def test_a_run_without_a_whole_report_is_not_valid(
+def test_a_run_without_a_whole_report_scores_zero_unless_stated_otherwise(
     suite: str, settings: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
-    evaluation = judged(project(tmp_path / "a", suite), **settings)
+    """What is tested runs in pytest's process, and could leave that way whenever it would fail."""
+    folder = project(tmp_path / "a", suite)
+    evaluation = judged(folder, **settings)
+    assert (evaluation.valid, evaluation.score) == (True, 0.0)
+    assert why in evaluation.reason
+    evaluation = judged(folder, **settings, score_at_crash="invalid", score_at_limit="invalid")
     assert (evaluation.valid, evaluation.score) == (False, None)
     assert why in evaluation.reason
+
+
+@pytest.mark.parametrize("suite", ["import os; os.kill(os.getppid(), 9)", "import sys; print('x' * 10**7)"])
+def test_killing_the_parent_and_flooding_are_no_way_out_of_a_zero(suite: str, tmp_path: Path) -> None:
+    folder = project(tmp_path / "a", suite)
+    evaluation = judged(folder, arguments=["-s"], limits={"flood_bytes": 10**6})
+    assert (evaluation.valid, evaluation.score) == (True, 0.0)
+
+
+def test_a_machine_without_pytest_is_told_of_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no-such-python: no such program"):
+        judged(project(tmp_path / "a"), python="no-such-python")
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    with pytest.raises(InputError, match="has no pytest"):
+        judged(project(tmp_path / "a"), python=str(python))
 
 
 def test_tests_that_the_policy_changed_are_replaced(tmp_path: Path) -> None:
@@ -143,6 +165,7 @@ def test_another_tool_may_write_the_report(tmp_path: Path) -> None:
     evaluation = judged(folder, command=["sh", "-c", "cp made.xml {report}; exit 1"])
     assert evaluation.score == pytest.approx(1 / 3)
     assert evaluation.details["tests"]["not_passed"] == ["pkg.Core::subtracts: expected 1 got 2", "pkg.Edge::divides: "]
+    assert judged(folder, command=["true"]).score == 0.0
     assert judged(folder, command=["true"]).reason.startswith("there is no report; exit code 0")
 
 

@@ -24,8 +24,8 @@ class GroupStorage:
 
     All is on disk, a file a group; up to `memory_bytes` of it is in memory too. When `put` returns, the operating
     system has it: it outlives this process, whatever ends it. After `flush` it outlives a power failure too. A released
-    group's space is free at once. Apart from `memory_bytes`, some 100 bytes a group are in memory, and while one is
-    written or read the execution at work.
+    group's space is free at once. Apart from `memory_bytes`, a number or two a group are in memory, and while one
+    is written or read the execution at work.
 
     Sizes are bytes on disk, which are those of a tree's arrays and texts. One thread at a time may use a storage.
     """

@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
 
+from ..state import MOST_ENTRIES
 from .verdict import BrokenRuleError, FailedCheckError
 
-MOST_ENTRIES: Final = 200_000  # of a folder that is searched
 _CHUNK: Final = 1 << 20
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from .artefacts import MOST_ENTRIES
+from ..state import MOST_ENTRIES
 from .evaluator import Judged
 
 MOST_NAMED: Final = 5

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
 from ..evaluation import Check, Evaluation, Subject
+from ..process import with_left_out
 from ..result import invalid
 from ..workplace import Place, Workplace, workplace
 from .rule import Judging, OnTimeout, Rule
@@ -53,7 +54,7 @@ class RuleEvaluator:
         try:
             async with self.workplace(subject, applying) as place:
                 judged = await self.judged(subject, place, applying, self.rules.settings.at_once)
-            evaluation = self._evaluation(judged, subject.version)
+            evaluation = with_left_out(self._evaluation(judged, subject.version), place.left_out)
         except (OSError, ValueError) as error:
             evaluation = invalid(f"cannot be evaluated: {getattr(error, 'strerror', None) or error}")
         return replace(evaluation, seconds=time.perf_counter() - begun)

@@ -115,6 +115,10 @@ class Rule(Strict, ABC):
             InputError: it is not, or cannot be used; the message begins with `where`.
         """
 
+    def belongings(self, folder: Path) -> list[Path]:
+        """Files and folders beside the rules file, in `folder`, that the verdict depends on; a task's own left out."""
+        return []
+
     def check_before(self, other: Rule, where: str) -> None:
         """Look whether `other`, which runs before, is a rule that this one can come after.
 

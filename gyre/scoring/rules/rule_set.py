@@ -67,6 +67,10 @@ class RuleSet:
         """Where files that belong to the rules are looked for."""
         return self.path.resolve().parent
 
+    def belongings(self) -> list[Path]:
+        """Return what the rules name beside their file: schemas, databases, baselines, modules, what commands run."""
+        return sorted({path for rule in self.rules for path in rule.belongings(self.folder)})
+
     def schedule(self, rule: Rule) -> tuple[int, int]:
         """Return from which version on a rule counts, and how many versions later with its whole weight."""
         stage = self.settings.stages.get(rule.stage, StageSettings())

@@ -42,6 +42,11 @@ class CommandRule(Rule):
             raise ValueError("names no program")
         return command
 
+    def belongings(self, folder: Path) -> list[Path]:
+        """What its words name below the folder of the rules file."""
+        words = (word.replace(RULES_FOLDER, str(folder)) for word in self.command if isinstance(word, str))
+        return [path for path in map(Path, words) if path.is_relative_to(folder) and path.exists()]
+
     async def judge(self, judging: Judging) -> Verdict:
         """Run the command and look at what came of it."""
         run = await self._run(judging, judging.folder)

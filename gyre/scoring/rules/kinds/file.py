@@ -68,6 +68,10 @@ class FileRule(Rule):
         if not (folder / self.baseline).is_dir():
             raise InputError(f"{where}: baseline: {folder / self.baseline}: no such folder")
 
+    def belongings(self, folder: Path) -> list[Path]:
+        """The baseline."""
+        return [folder / self.baseline] if isinstance(self.baseline, str) else []
+
     async def judge(self, judging: Judging) -> Verdict:
         """Look, in a thread: files may be large."""
         artefacts = judging.artefacts(self.seconds)

@@ -50,6 +50,10 @@ class JsonSchemaRule(TextRule):
         except BrokenRuleError as error:
             raise InputError(f"{where}: {field}: {error}") from error
 
+    def belongings(self, folder: Path) -> list[Path]:
+        """The schema's file."""
+        return [folder / self.schema_file] if isinstance(self.schema_file, str) else []
+
     async def judge(self, judging: Judging) -> Verdict:
         """Validate the text, apart: a schema's patterns may take as long as any."""
         schema = self._schema(judging.rules_folder)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from ...isolated import Why
 from ...python_function import PythonEvaluator
-from ...settings import PythonSettings
+from ...settings import PythonSettings, module_files
 from ...workplace import Place
 from ..rule import Judging, Rule
 from ..verdict import BrokenRuleError, Verdict
@@ -27,6 +28,10 @@ class PythonRule(Rule):
 
     kind: Literal["python"]
     function: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", description="module:function")
+
+    def belongings(self, folder: Path) -> list[Path]:
+        """The module, if it is beside the rules file."""
+        return module_files(self.function, (folder,))
 
     async def judge(self, judging: Judging) -> Verdict:
         """Call it."""

@@ -68,6 +68,10 @@ class SqlRule(Rule):
         if not (folder / self.database_file).is_file():
             raise InputError(f"{where}: database_file: {folder / self.database_file}: no such file")
 
+    def belongings(self, folder: Path) -> list[Path]:
+        """The database's file."""
+        return [folder / self.database_file] if isinstance(self.database_file, str) else []
+
     async def judge(self, judging: Judging) -> Verdict:
         """Copy the database, then run the query apart."""
         query = await self._query(judging)

@@ -1,0 +1,1 @@
+"""New weights for engines that serve: none is left half-updated, and a dead one holds up nobody."""
