@@ -15,10 +15,16 @@ from typing import Any, Final
 import pytest
 
 FOLDER_VARIABLE: Final = "GYRE_HARNESSES"
+EVERY_VARIABLE: Final = "GYRE_EVERY_HARNESS"
 MODEL: Final = "gyre-policy"
 CONTENT: Final = "exact tokens ✓\n"  # of hello.txt, which every task is about
 TASK: Final = f"Create hello.txt with the content {CONTENT!r}, read it back, then say that you are done."
 PATIENCE_S: Final = 240.0  # for one run on a busy machine
+
+
+only_on_demand: Final = pytest.mark.skipif(
+    not os.environ.get(EVERY_VARIABLE), reason=f"takes up to a minute; {EVERY_VARIABLE}=1 runs it with this harness too"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,14 @@ class Harness:
         if not found.exists():
             pytest.skip(f"{self.name} is not in {folder}: see install_harnesses.sh; {FOLDER_VARIABLE} names the folder")
         return found
+
+
+def first_of(first: Harness, *others: Harness) -> list[Any]:
+    """Return parameters of a test that takes up to a minute a harness: the first always, the others on demand."""
+    return [
+        pytest.param(first, id=first.name),
+        *(pytest.param(other, id=other.name, marks=only_on_demand) for other in others),
+    ]
 
 
 def run(harness: Harness, home: Path, workdir: Path, endpoint: Endpoint, *, patience_s: float = PATIENCE_S) -> Finished:

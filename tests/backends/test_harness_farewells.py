@@ -12,7 +12,7 @@ for package in ("aiohttp", "prometheus_client", "starlette", "transformers", "uv
     pytest.importorskip(package, reason="the proxy needs the extra gyre[proxy]")
 
 from harness_runs import Trouble, TroubledEngine, odd_ids  # noqa: E402
-from harnesses import CODEX, MINI, PI, Endpoint, Finished, Harness, run  # noqa: E402
+from harnesses import CODEX, MINI, PI, Endpoint, Finished, Harness, first_of, run  # noqa: E402
 from proxy_bench import bench, renderer_of  # noqa: E402
 from wire_tap import wire_tap  # noqa: E402
 
@@ -22,7 +22,7 @@ from gyre.backends.proxy.limits import Limits  # noqa: E402
 from gyre.trajectory import CallRecord  # noqa: E402
 from gyre.trajectory.call import Finish  # noqa: E402
 
-HARNESSES = pytest.mark.parametrize("harness", [PI, MINI, CODEX], ids=["pi", "mini", "codex"])
+HARNESSES = pytest.mark.parametrize("harness", first_of(PI, MINI, CODEX))
 SECONDS = 20.0  # in which a harness gets to its second turn
 
 

@@ -11,11 +11,12 @@ for package in ("aiohttp", "prometheus_client", "starlette", "transformers", "uv
 
 from harness_runs import Run, check_unharmed  # noqa: E402
 from harness_site import site  # noqa: E402
-from harnesses import CLAUDE, OPENCODE, QWEN, Harness  # noqa: E402
+from harnesses import CLAUDE, OPENCODE, QWEN, Harness, only_on_demand  # noqa: E402
 
 from gyre.role import Role  # noqa: E402
 
 
+@only_on_demand
 @pytest.mark.parametrize("harness", [CLAUDE, QWEN, OPENCODE], ids=["claude", "qwen", "opencode"])
 def test_it_does_a_task(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, harness: Harness) -> None:
     """One conversation, without a fork; opencode asks for a title besides, which is no part of it."""

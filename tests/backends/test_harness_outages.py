@@ -17,7 +17,7 @@ for package in ("aiohttp", "prometheus_client", "starlette", "transformers", "uv
     pytest.importorskip(package, reason="the proxy needs the extra gyre[proxy]")
 
 from harness_site import Site, site  # noqa: E402
-from harnesses import CODEX, MINI, PI, Harness  # noqa: E402
+from harnesses import CODEX, MINI, PI, Harness, first_of  # noqa: E402
 
 OUTAGE_S: Final = float(os.environ.get("GYRE_OUTAGE_S", "5"))
 KEEP_ALIVE_S: Final = min(10.0, OUTAGE_S / 4)
@@ -28,7 +28,7 @@ SIGNS: Final = {  # of life, as each wire has them: an empty delta, a blank befo
 }
 
 
-@pytest.mark.parametrize("harness", [PI, MINI, CODEX], ids=["pi", "mini", "codex"])
+@pytest.mark.parametrize("harness", first_of(PI, MINI, CODEX))
 def test_a_harness_waits(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, harness: Harness) -> None:
     tokenizer = tmp_path_factory.getbasetemp() / "proxy-tokenizer"
     with site(harness, tmp_path / "site", tokenizer, "--keep-alive", str(KEEP_ALIVE_S)) as place:

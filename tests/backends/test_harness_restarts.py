@@ -10,10 +10,10 @@ for package in ("aiohttp", "prometheus_client", "starlette", "transformers", "uv
     pytest.importorskip(package, reason="the proxy needs the extra gyre[proxy]")
 
 from harness_site import site  # noqa: E402
-from harnesses import CODEX, MINI, PI, Harness  # noqa: E402
+from harnesses import CODEX, MINI, PI, Harness, first_of  # noqa: E402
 
 
-@pytest.mark.parametrize("harness", [PI, MINI, CODEX], ids=["pi", "mini", "codex"])
+@pytest.mark.parametrize("harness", first_of(PI, MINI, CODEX))
 def test_a_harness_works_on(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, harness: Harness) -> None:
     """Killed twice: in the middle of a reply, which is made anew; and with a reply recorded of which the harness has
     not heard the end, which is not."""
