@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,36 @@ def sglang_engine(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) ->
         yield server
     finally:
         server.end(signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def recomputed(tiny_model: Path, other_tiny_model: Path) -> Callable[..., float]:
+    """The largest difference to transformers in a reply's log-probs; by version, where weights changed in it."""
+    torch = pytest.importorskip("torch", reason="log-probs are computed again with torch")
+    transformers = pytest.importorskip("transformers", reason="log-probs are computed again with transformers")
+    from engine_faults import logprobs, tokens, versions
+
+    models = [
+        transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        for folder in (tiny_model, other_tiny_model)
+    ]
+
+    def difference(generation: Any, chunks: list[Any]) -> float:
+        out, worst = tokens(chunks), 0.0
+        assert len(out) == len(logprobs(chunks)) == len(versions(chunks)) > 0
+        row = torch.tensor([[*generation.input_ids.tolist(), *out]])
+        for version in set(versions(chunks)):
+            with torch.no_grad():
+                logits = models[version](row).logits[0, len(generation.input_ids) - 1 : -1]
+            # The engine samples no end of text before the fewest tokens have come, and its log-probs are of that.
+            logits[: generation.sampling.min_new_tokens, models[version].config.eos_token_id] = -torch.inf
+            reference = torch.log_softmax(logits / generation.sampling.temperature, -1)
+            chosen = reference[torch.arange(len(out)), torch.tensor(out)]
+            those = torch.tensor(versions(chunks)) == version
+            worst = max(worst, (chosen - torch.tensor(logprobs(chunks)))[those].abs().max().item())
+        return worst
+
+    return difference
 
 
 def _model(factory: pytest.TempPathFactory, seed: int) -> Path:

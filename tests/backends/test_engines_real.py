@@ -14,10 +14,10 @@ pytest.importorskip("sglang", reason="a real engine needs SGLang")
 torch = pytest.importorskip("torch", reason="log-probs are computed again with torch")
 transformers = pytest.importorskip("transformers", reason="log-probs are computed again with transformers")
 import aiohttp  # noqa: E402
-from engine_faults import asked, logprobs, reply, tokens, versions  # noqa: E402
+from engine_faults import asked, reply, tokens, versions  # noqa: E402
 from small_server import SMALL_SERVER  # noqa: E402
 
-from gyre.backends.engines.engine import Chunk, Generation, RequestRefusedError  # noqa: E402
+from gyre.backends.engines.engine import Chunk, RequestRefusedError  # noqa: E402
 from gyre.backends.engines.generating import Move, generate  # noqa: E402
 from gyre.backends.engines.launching import Server, ServerSettings, start_sglang  # noqa: E402
 from gyre.backends.engines.member import Checks, MemberState  # noqa: E402
@@ -27,32 +27,6 @@ from gyre.trajectory.call import Finish  # noqa: E402
 
 QUICK = Checks(every_s=2.0, retry_s=0.2, retry_most_s=1.0)
 Post = Callable[..., Awaitable[None]]
-
-
-@pytest.fixture(scope="module")
-def recomputed(tiny_model: Path, other_tiny_model: Path) -> Callable[..., float]:
-    """The largest difference to transformers in a reply's log-probs; by version, where weights changed in it."""
-    models = [
-        transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-        for folder in (tiny_model, other_tiny_model)
-    ]
-
-    def difference(generation: Generation, chunks: list[Chunk]) -> float:
-        out, worst = tokens(chunks), 0.0
-        assert len(out) == len(logprobs(chunks)) == len(versions(chunks)) > 0
-        row = torch.tensor([[*generation.input_ids.tolist(), *out]])
-        for version in set(versions(chunks)):
-            with torch.no_grad():
-                logits = models[version](row).logits[0, len(generation.input_ids) - 1 : -1]
-            # The engine samples no end of text before the fewest tokens have come, and its log-probs are of that.
-            logits[: generation.sampling.min_new_tokens, models[version].config.eos_token_id] = -torch.inf
-            reference = torch.log_softmax(logits / generation.sampling.temperature, -1)
-            chosen = reference[torch.arange(len(out)), torch.tensor(out)]
-            those = torch.tensor(versions(chunks)) == version
-            worst = max(worst, (chosen - torch.tensor(logprobs(chunks)))[those].abs().max().item())
-        return worst
-
-    return difference
 
 
 @asynccontextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
@@ -15,70 +14,12 @@ from gyre.groups import IllegalMoveError
 
 pytest.importorskip("aiohttp", reason="a cell's engine is steered by aiohttp")
 
+from cell_sides import Sides
+
 from gyre.backends.cells.cell import Cell, CellBrokenError, Transfer
 
 SETTLED = {CellState.SERVING, CellState.TRAINING, CellState.FAILED}
 STEPS = ("drain", "release", "load", "offload", "restore", "admit", "reset", "revive")
-
-
-@dataclass
-class Sides:
-    """Both sides of a cell in one: what each step leaves, and the steps that fail or take for ever."""
-
-    serves: bool = True
-    holds_memory: bool = False  # the trainer
-    fails: set[str] = field(default_factory=set)
-    hangs: set[str] = field(default_factory=set)
-    done: list[str] = field(default_factory=list)
-
-    async def _step(self, name: str) -> None:
-        await asyncio.sleep(0)
-        if name in self.fails:
-            raise RuntimeError(f"{name} does not work")
-        if name in self.hangs:
-            await asyncio.Event().wait()
-        self.done.append(name)
-
-    async def drain(self) -> None:
-        self.serves = False
-        await self._step("drain")
-
-    def readmit(self) -> bool:
-        self.serves = True
-        return True
-
-    async def release(self) -> None:
-        await self._step("release")
-
-    async def load(self) -> None:
-        await self._step("load")
-        self.holds_memory = True
-
-    async def offload(self) -> None:
-        await self._step("offload")
-        self.holds_memory = False
-
-    async def restore(self) -> None:
-        await self._step("restore")
-
-    async def admit(self) -> None:
-        await self._step("admit")
-        self.serves = True
-
-    async def reset(self) -> None:
-        await self._step("reset")
-        self.holds_memory = False
-
-    async def revive(self) -> None:
-        await self._step("revive")
-        self.serves = True
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-    def problem(self) -> str:
-        return ""
 
 
 def cell_of(sides: Sides, transfers: list[Transfer] | None = None, step_s: float = 900.0) -> Cell:
