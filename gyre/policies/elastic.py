@@ -53,7 +53,8 @@ class Elastic(Policy):
     def moves(self, view: View) -> Sequence[Move]:
         """The next cell to training, or at a boundary the training prefix back to serving."""
         if view.at_boundary:
-            return self._boundary(view)
+            # After a restart with older weights all may be ready and nothing run: no later event would ask again.
+            return self._boundary(view) or self._next_to_training(view)
         if self._late:
             arrived = self._send_back_late(view)
             if arrived or self._late:

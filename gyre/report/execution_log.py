@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from ..outcome import Outcome
+from ..scoring.partial import TREATMENTS, Treatment
 
 if TYPE_CHECKING:
     from .group_log import GroupRow
 
+_DROPPED: Final = frozenset(outcome.value for outcome, what in TREATMENTS.items() if what is Treatment.DROP)
 EXECUTIONS_SCHEMA: Final[dict[str, pl.DataType]] = {
     "execution": pl.Int64(),
     "group": pl.Int64(),
@@ -82,9 +84,11 @@ class ExecutionRow:
             return f"group dropped: {self.group.dropped_reason}"
         if self.open:
             return None
-        if self.valid is None:
-            return None if self.outcome == Outcome.ENV_SETUP_FAILED else self.outcome  # a placeholder of reward 0 stays
-        return None if self.valid else Outcome.SCORE_FAILED.value
+        if self.valid or self.outcome == Outcome.ENV_SETUP_FAILED:
+            return None  # scored, or a placeholder of reward 0 stays
+        if self.outcome in _DROPPED:
+            return self.outcome
+        return Outcome.SCORE_FAILED.value  # or no evaluation of it ever came back
 
 
 def executions_frame(rows: Iterable[ExecutionRow]) -> pl.DataFrame:

@@ -44,7 +44,7 @@ def buffer_settings(draw: st.DrawFn, groups_per_step: int) -> BufferSettings:
         max_staleness=max_staleness,
         on_stale=OnStale.DROP if max_staleness is None else draw(st.sampled_from(OnStale)),
         older_share=share,
-        max_uses=draw(st.integers(2 if share else 1, 4)),
+        max_uses=draw(st.integers(2, 4)) if share else 1,
     )
 
 
@@ -309,6 +309,7 @@ def test_used_groups_leave_first_where_asked() -> None:
         ({"older_share": 1.5, "max_uses": 2}, "older_share"),
         ({"older_share": float("nan"), "max_uses": 2}, "older_share"),
         ({"older_share": 0.5}, "max_uses"),
+        ({"max_uses": 2}, "max_uses: 2 changes nothing without older_share"),
         ({"on_stale": OnStale.WAIT}, "max_staleness"),
         ({"capacity_groups": 3}, "capacity_groups: 3, less than the 4 of a step"),
     ],

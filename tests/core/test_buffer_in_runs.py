@@ -132,7 +132,7 @@ def test_what_a_token_takes_is_what_samples_hold_of_it() -> None:
         ),
         (BufferSettings(max_staleness=1, on_stale=OnStale.WAIT), {"mu": 2, "phi": 0.5}, "give at least 2"),
         (BufferSettings(groups_per_task=1), {}, "1 of each of 3 tasks cannot fill a step of 4"),
-        (BufferSettings(capacity_groups=3), {}, "less than the 4 of a step"),
+        (BufferSettings(capacity_groups=3), {}, "buffer.capacity_groups: 3, but a step takes 4 groups"),
     ],
 )
 def test_a_buffer_that_cannot_feed_the_steps_is_refused(

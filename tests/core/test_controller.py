@@ -16,9 +16,11 @@ from gyre import events as ev
 from gyre.cluster import CellKind, CellRole
 from gyre.controller import Controller, ControllerSettings
 from gyre.errors import InputError
+from gyre.groups import IllegalMoveError
 from gyre.journal import from_line, to_line
 from gyre.policies import POLICIES, find_policy
 from gyre.replay import replay
+from gyre.step import Step
 
 
 def make(policy: str, *, steps: int = 12, groups: int = 4, size: int = 2, **keys: Any) -> Controller:
@@ -223,3 +225,44 @@ def test_user_policies_load_by_module_and_class() -> None:
         find_policy("no-such")
     with pytest.raises(InputError, match="no subclass"):
         find_policy("gyre.errors:InputError")
+
+
+def publishing() -> Controller:
+    """Return a controller that waits for its first publishing."""
+    controller = make("colocate", steps=3, phi=0, mu=1)
+    cluster = LoopCluster(controller, cells(2, 16), lambda _: 1.0, publish_s=1.0)
+
+    def stop(_: Controller, event: ev.Event, commands: Sequence[cmd.Command]) -> None:
+        cluster.stopped = any(isinstance(command, cmd.PublishWeights) for command in commands)
+
+    cluster.check = stop
+    cluster.run()
+    return controller
+
+
+def test_what_is_told_twice_of_cells_and_weights_counts_once() -> None:
+    """Both who watches a cell and who moves it may tell that it failed; a core that returns has weights sent again."""
+    controller = publishing()
+    failed = ev.CellFailed(controller.time_s, 1)
+    controller.handle(failed)
+    controller.handle(failed)
+    dispatched = controller.handle(ev.WeightsPublished(controller.time_s, 1))
+    assert any(isinstance(command, cmd.DispatchGroup) for command in dispatched)
+    again = controller.handle(ev.WeightsPublished(controller.time_s, 1))
+    assert not any(isinstance(command, cmd.DispatchGroup) for command in again)
+
+
+def test_weights_that_were_never_made_cannot_be_published() -> None:
+    controller = publishing()
+    with pytest.raises(IllegalMoveError, match="version 2 was published"):
+        controller.handle(ev.WeightsPublished(controller.time_s, 2))
+
+
+def test_a_micro_step_that_was_never_offered_is_refused_rather_than_waited_for() -> None:
+    """Counted, it would make more that are done than there are, and the step would never close."""
+    step = Step(offered=2)
+    for micro_step in (-1, 2):
+        with pytest.raises(IllegalMoveError, match="none of the 2"):
+            step.claim(micro_step, 0, 0.0)
+        with pytest.raises(IllegalMoveError, match="none of the 2"):
+            step.finish(micro_step, 0, 0.0)

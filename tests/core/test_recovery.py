@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from loop_cluster import LoopCluster, cells
 from run_ledger import Ledger
@@ -113,6 +113,7 @@ def versions(controller: Controller) -> list[int]:
 
 
 @settings(max_examples=60, deadline=None)
+@example(Case(policy="elastic", phi=0.0, mu=1, keeps=True, checkpoint_every=2), [(0.5625, 0.0)])  # all ready, none runs
 @given(
     case=st.builds(
         Case,

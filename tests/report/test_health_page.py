@@ -143,6 +143,7 @@ def test_added_executions_and_a_resumed_run_are_in_the_tables() -> None:
     assert record.groups["task"].to_list() == [5, 6]
     assert record.groups["consumed_s"].to_list() == [22.0, None]
     assert record.steps["updated_s"].to_list() == [22.0]
-    assert record.executions["ended_s"].to_list() == [8.0, 3.0, 8.0, None]
-    assert record.executions["tool_calls"].to_list() == [2, None, 2, None]
+    executions = record.executions.sort("execution")  # the table has them in the order of their dispatch
+    assert executions["ended_s"].to_list() == [8.0, 3.0, 8.0, None]
+    assert executions["tool_calls"].to_list() == [2, None, 2, None]
     assert record.health.flow.dispatched == summarize(record).executions.dispatched == 4

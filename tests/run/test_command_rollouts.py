@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from local_run import LoggedGateway
 
+from gyre.backends.run import process_sweep
 from gyre.backends.run.attempts import Attempt, Attempts
 from gyre.backends.run.command_rollouts import CommandRollouts, ExecutionFailedError
 from gyre.backends.run.harness_command import HarnessCommand
@@ -231,3 +232,30 @@ def test_a_record_that_cannot_be_believed_is_refused(tmp_path: Path, change: Cal
 def test_a_program_that_is_not_there_is_found_out_before_the_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no program 'no-such-harness'"):
         CommandRollouts(HarnessCommand(("no-such-harness",)), LoggedGateway(tmp_path / "a.calls"), Attempts(tmp_path))
+
+
+def test_many_that_are_stopped_at_once_share_a_few_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at all processes for each of n executions costs n**2; those who ask meanwhile share the next one."""
+    looks = []
+    ended = process_sweep._ended
+    monkeypatch.setattr(process_sweep, "_ended", lambda asked: looks.append(len(asked)) or ended(asked))
+
+    async def stopped(port: CommandRollouts) -> None:
+        begun = 0
+
+        def started() -> None:
+            nonlocal begun
+            begun += 1
+
+        tasks = [asyncio.create_task(port.run(Assignment(number, 1, 0, TASK), started)) for number in range(20)]
+        while begun < len(tasks):
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    with rollouts(tmp_path, "sleep 600 & setsid sleep 600 & sleep 600") as port:
+        asyncio.run(stopped(port))
+    assert sum(looks) == 20
+    assert len(looks) < 10
+    assert all(alive(tmp_path / "executions" / str(number) / "0") == [] for number in range(20))

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from gyre import commands as cmd
 from gyre import events as ev
 from gyre.backends.run.clock import RunClock
 from gyre.backends.run.driver import RunFailedError, stopped_by_signals
+from gyre.backends.run.lanes import CellDesk
 from gyre.backends.run.ports import Assignment, Ended, SamplesLostError
 from gyre.cluster import CellRole, CellState
 from gyre.errors import InputError
@@ -27,6 +29,7 @@ from gyre.report import read_run
 from gyre.report.folder import JOURNAL
 from gyre.report.journal_file import JournalReader
 from gyre.scoring.evaluation import Evaluation, Subject
+from gyre.scoring.leftovers import marked
 
 QUICK = Plan(steps=2, nap_s=0.0)
 
@@ -301,3 +304,117 @@ def test_a_lost_member_is_replaced_by_an_execution_of_the_same_task(tmp_path: Pa
     (score,) = [event for event in of_kind(tmp_path / "run", ev.ExecutionScored) if event.execution == replacement]
     assert score.valid
     assert score.checks == (("answer", 1.0),), "it was given the task of its group, and judged by it"
+
+
+def test_a_stop_waits_for_a_harness_that_is_being_ended(tmp_path: Path) -> None:
+    """It was cancelled a moment before, and has its grace: forgotten, or cancelled again, it would be left behind."""
+    plan = Plan(
+        steps=1,
+        groups_per_step=1,
+        group_size=2,
+        capacity=3,
+        settings={"groups": GroupSettings(redundancy=1)},
+        options={"grace_s": 0.5},
+        command=(
+            "/bin/sh",
+            "-c",
+            'case "$GYRE_EXECUTION" in 2-*) trap "" TERM; echo > "$DIARY.deaf"; while :; do sleep 0.05; done;; esac; '
+            'while [ ! -e "$DIARY.deaf" ]; do sleep 0.01; done; cp "$GYRE_PROMPT_FILE" answer.txt',
+        ),
+    )
+    with local_run(tmp_path / "run", plan) as run:
+        commit = run.cluster._journal.commit
+
+        def stops(event: Event) -> list[cmd.Command]:
+            commands = commit(event)
+            if any(isinstance(command, cmd.CancelExecution) for command in commands):
+                run.cluster.stop()
+            return commands
+
+        run.cluster._journal.commit = stops  # type: ignore[method-assign]
+
+        async def driven() -> int:
+            await run.cluster.run()
+            return len(marked(f"GYRE_EXECUTIONS={run.attempts.folder}"))
+
+        assert asyncio.run(driven()) == 0
+
+
+def test_a_group_is_deleted_when_nothing_writes_there_any_more(tmp_path: Path) -> None:
+    """A dropped group's harness may still be in its grace, and would make its folder anew."""
+    plan = Plan(
+        steps=1,
+        groups_per_step=1,
+        group_size=2,
+        capacity=4,
+        settings={"groups": GroupSettings(on_loss=OnLoss.WAIT, max_replacements=1), "score_attempts": 1},
+        options={"grace_s": 0.3},
+        command=(
+            "/bin/sh",
+            "-c",
+            'case "$GYRE_EXECUTION" in 0-*|2-*) while [ ! -e "$DIARY.deaf" ]; do sleep 0.01; done; exit 75;; '
+            '1-*) trap "" TERM; echo > "$DIARY.deaf"; while :; do mkdir -p "$HOME/late"; sleep 0.01; done;; esac; '
+            'cp "$GYRE_PROMPT_FILE" answer.txt',
+        ),
+    )
+    with local_run(tmp_path / "run", plan) as run:
+        assert drive(run)
+    assert [command.group for command in of_kind(tmp_path / "run", cmd.DropGroup)] == [0]
+    assert not (tmp_path / "run" / "executions" / "1").exists()
+
+
+def test_text_that_has_no_utf8_does_not_end_the_run(tmp_path: Path) -> None:
+    """JSON of an evaluator may hold half a surrogate pair; the journal cannot."""
+    plan = Plan(steps=1, groups_per_step=1, nap_s=0.0)
+    with local_run(tmp_path / "run", plan) as run:
+
+        def odd(original: Any) -> Any:
+            async def evaluate(assignment: Assignment, ended: Ended, attempt: int, version: int) -> Evaluation:
+                found: Evaluation = await original(assignment, ended, attempt, version)
+                return replace(found, reference="state \udcff")
+
+            return evaluate
+
+        replace_method(run.cluster._ports.evaluations, "evaluate", odd)
+        assert drive(run)
+    assert {event.reference for event in of_kind(tmp_path / "run", ev.ExecutionScored)} == {"state ?"}
+
+
+def test_a_trainer_that_does_not_save_the_last_version_is_at_fault(tmp_path: Path) -> None:
+    """The run would else wait for ever for a checkpoint."""
+    with local_run(tmp_path / "run", QUICK) as run:
+
+        def forgets(original: Any) -> Any:
+            async def checkpoint(version: int, *, last: bool) -> bool:
+                return False
+
+            return checkpoint
+
+        replace_method(run.cluster._ports.training, "checkpoint", forgets)
+        with pytest.raises(RunFailedError, match="did not make version 2 durable"):
+            drive(run)
+
+
+def test_weights_that_are_commanded_again_are_published_once(tmp_path: Path) -> None:
+    reported: list[Event] = []
+
+    class Report:
+        now_s = 0.0
+
+        def __call__(self, event: Event) -> None:
+            reported.append(event)
+
+    class SlowCells:
+        async def publish(self, version: int) -> None:
+            await asyncio.sleep(0.02)
+
+    async def twice() -> None:
+        desk = CellDesk(SlowCells(), Report(), lambda what, error: None)  # type: ignore[arg-type]
+        for _ in range(2):
+            desk.publish(cmd.PublishWeights(0.0, 1))
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        await desk.stop()
+
+    asyncio.run(twice())
+    assert reported == [ev.WeightsPublished(0.0, 1)]

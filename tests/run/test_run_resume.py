@@ -14,9 +14,10 @@ from local_run import LocalRun, Plan, diary_of, local_run
 from gyre import commands as cmd
 from gyre import events as ev
 from gyre.backends.run.sealed import write_sealed
+from gyre.cluster import CellState
 from gyre.errors import InputError
 from gyre.events import Event
-from gyre.journal import Entry, Header
+from gyre.journal import Entry, Header, to_line
 from gyre.report.folder import JOURNAL
 from gyre.report.journal_file import JournalReader
 
@@ -250,3 +251,22 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"steps":3', '"steps":4'))
     with local_run(folder, plan, resume=True) as run, pytest.raises(InputError, match=r"end\.json: damaged"):
         drive(run)
+
+
+def test_a_journal_that_contradicts_itself_is_refused_in_one_line(tmp_path: Path) -> None:
+    """Such as one of another cluster: its cells and groups are not those that this run knows."""
+    folder = tmp_path / "run"
+    begun(folder, DEEP, is_update(1))
+    lines = (folder / JOURNAL).read_text().splitlines(keepends=True)
+    for wrong in (ev.CellChanged(lines_time(lines), 99, CellState.SERVING), ev.WeightsPublished(lines_time(lines), 9)):
+        (folder / JOURNAL).write_text("".join([*lines, to_line(wrong) + "\n"]))
+        with (
+            pytest.raises(InputError, match="with other settings or by another gyre"),
+            local_run(folder, DEEP, resume=True),
+        ):
+            pass
+
+
+def lines_time(lines: list[str]) -> float:
+    """Time of the last line."""
+    return float(json.loads(lines[-1])["time_s"])

@@ -17,6 +17,8 @@ from gyre.journal import to_line
 from gyre.policies import POLICIES
 from gyre.replay import replay
 from gyre.report.record import record_run
+from gyre.sim import cluster as sim_cluster
+from gyre.sim.rollouts import Rollouts
 from gyre.sim.run import Run
 
 LENGTHS = [[float(5 + (7 * group + 11 * member) % 23) for member in range(4)] for group in range(12)]
@@ -47,6 +49,23 @@ def test_a_hung_verifier_costs_a_step_no_more_than_its_time_outs() -> None:
         if isinstance(entry, (ScoreExecution, ExecutionScored)):
             assert entry.time_s <= ended[entry.execution] + 3 * 7.0 + 1e-9
     assert replay(entries, Run(hung, program(LENGTHS, decode=True), hardware()).controller()) == []
+
+
+def test_what_was_never_scored_is_lost_for_that_and_not_for_how_it_ended() -> None:
+    run = settings("colocate", cells=1, capacity=8, groups=2, size=4, steps=6)
+    run = changed(run, faults={"score_hang_rate": 0.3}, training={"score_timeout_s": 7.0, "score_attempts": 1})
+    losses = record_run(simulate(run, program(LENGTHS, decode=True), hardware())).losses
+    assert losses.filter(unit="execution")["reason"].unique().to_list() == ["score_failed"]
+
+
+def test_a_long_simulation_keeps_nothing_of_groups_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executions that never got a score were kept to the end of the run."""
+    run = settings("colocate", cells=1, capacity=8, groups=2, size=4, steps=24)
+    run = changed(run, faults={"score_hang_rate": 0.3}, training={"score_timeout_s": 7.0, "score_attempts": 1})
+    made: list[Rollouts] = []
+    monkeypatch.setattr(sim_cluster, "Rollouts", lambda *parts: made.append(Rollouts(*parts)) or made[0])
+    simulate(run, program(LENGTHS, decode=True), hardware())
+    assert len(made[0]._rollouts) <= 2 * 2 * 4, "of the groups in flight"
 
 
 def test_verifiers_that_hang_need_a_time_out() -> None:

@@ -239,7 +239,7 @@ def test_a_users_file_beats_the_bundled_of_the_same_name(tmp_path: Path, monkeyp
         ),
         (("active_parameters = 1e9", "active_parameters = 1e10"), "active_parameters exceeds"),
         (("[cell]\ngpus = 8\n", ""), "cell: missing"),
-        (("[cell]\ngpus = 8\n", "[cells]\ngpus = 8\n"), "cell: missing (and 1 more)"),
+        (("[cell]\ngpus = 8\n", "[cells]\ngpus = 8\n"), "cells: unknown key; known keys: "),
         (('name = "toy"', "base = 3"), "base: must be a string"),
         (('name = "toy"', 'base = "nothing"'), "no such profile"),
     ],
