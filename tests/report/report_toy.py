@@ -153,13 +153,13 @@ class ToyCluster:
         match command:
             case cmd.StartExecution(execution=execution):
                 self._run(execution)
-            case cmd.ScoreExecution(execution=execution):
+            case cmd.ScoreExecution(execution=execution, attempt=attempt):
                 valid = bool(self.rng.random() >= self.toy.score_failure_rate)
                 tokens = tuple(
                     self.rng.integers(self.toy.sample_tokens // 3, self.toy.sample_tokens, self.toy.samples).tolist()
                 )
                 score = float(self.rng.random()) if valid else None
-                self.at(30.0, ev.ExecutionScored, execution, valid, score, tokens if valid else ())
+                self.at(30.0, ev.ExecutionScored, execution, valid, score, tokens if valid else (), attempt)
             case cmd.SwitchRole(cell=cell, role=CellRole.TRAINING):
                 self.at(0.0, ev.CellChanged, cell, CellState.TO_TRAINING)
                 self.at(8.52, ev.CellChanged, cell, CellState.TRAINING)
