@@ -18,6 +18,10 @@ class EngineUnreachableError(EngineLostError):
     """The engine was not reached, or took no request at the time: nothing in this one can be at fault."""
 
 
+class WrongModelError(EngineLostError):
+    """The engine serves another model than requests are made for."""
+
+
 class RequestRefusedError(Exception):
     """The engine will not run this request, and no other of its kind would. The message says why."""
 
@@ -70,6 +74,7 @@ class EngineInfo:
     max_running: int  # requests that it runs at once
     max_context_tokens: int
     version: int  # of its weights; -1 where it does not say
+    unproven: bool = False  # whether it serves the model that is asked for could not be told
 
 
 class Engine(Protocol):

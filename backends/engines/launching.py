@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,14 +11,15 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 _REAPING_S: Final = 2.0  # for killed children to be gone; an orphan that nobody reaps stays for ever
 _STUBS: Final = Path(__file__).parent / "cpu_stubs"
+_KEYED: Final = "gyre.backends.engines.keyed_sglang"
 
 # Without these a server on CPU looks for kernels that are not there, or keeps a core busy while idle.
 _CPU_FLAGS: Final = (
@@ -46,7 +48,9 @@ class ServerSettings:
     cpu: bool = False
     version: int = 0  # of the weights in `model`
     flags: Sequence[str] = ()  # more for SGLang, such as "--tp=2"
+    cpus: Sequence[int] = ()  # that it may use; none: all
     environment: Mapping[str, str] | None = None  # more variables
+    key: str = field(default="", repr=False)  # that every request but /health must bear; "": none
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,26 +90,39 @@ class Server:
 
 
 def start_sglang(settings: ServerSettings) -> Server:
-    """Start a server and return at once; `Server.wait_ready` waits until it serves."""
+    """Start a server and return at once; `Server.wait_ready` waits until it serves.
+
+    Where the system has setpriv (util-linux), the server is killed when the thread that started it ends, and so when
+    this process is killed. A key is given through a pipe; SGLang writes it to its log, which only this user may read.
+    """
     port = settings.port or free_port(settings.host)
     command = [
-        *(sys.executable, "-m", "sglang.launch_server"),
+        *_bound_to_us(),
+        *(sys.executable, "-m", _KEYED if settings.key else "sglang.launch_server"),
         *(f"--model-path={settings.model}", f"--host={settings.host}", f"--port={port}"),
         f"--weight-version={settings.version}",
         "--incremental-streaming-output",  # else every chunk repeats the whole reply
         *(_CPU_FLAGS if settings.cpu else ()),
         *settings.flags,
     ]
-    with settings.log.open("ab") as log:
+    with _opened(settings) as log, _pinned(settings.cpus):
         process = subprocess.Popen(
             command,
             env=_environment(settings),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if settings.key else subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    if process.stdin is not None:
+        with suppress(BrokenPipeError), process.stdin:  # whoever waits for the server finds that it has ended
+            process.stdin.write(settings.key.encode() + b"\n")
     return Server(process, f"http://{settings.host}:{port}", settings.log)
+
+
+def _opened(settings: ServerSettings) -> IO[bytes]:
+    mode = 0o600 if settings.key else 0o666
+    return open(settings.log, "ab", opener=lambda path, flags: os.open(path, flags, mode))
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -113,6 +130,25 @@ def free_port(host: str = "127.0.0.1") -> int:
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
+
+
+def _bound_to_us() -> tuple[str, ...]:
+    setpriv = shutil.which("setpriv")
+    return () if setpriv is None else (setpriv, "--pdeathsig", "KILL")
+
+
+@contextmanager
+def _pinned(cpus: Sequence[int]) -> Iterator[None]:
+    """Let processes that this thread starts use these CPUs only: affinity is a thread's own, and inherited."""
+    if not cpus:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _environment(settings: ServerSettings) -> dict[str, str]:

@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from .engine import Engine, EngineInfo, EngineLostError
+from .engine import Engine, EngineInfo, EngineLostError, WrongModelError
 from .lease import Lease
 
 _log = logging.getLogger(__name__)
@@ -77,6 +77,8 @@ class Member:
                 return None
             try:
                 return await self.engine.info()
+            except WrongModelError:
+                raise
             except EngineLostError:
                 if self.up and self.info is not None:
                     return self.info

@@ -16,6 +16,7 @@ import orjson
 
 from .engine import Chunk, EngineInfo, EngineLostError, EngineUnreachableError, Generation, RequestRefusedError
 from .error_text import error_text
+from .same_model import ModelMarks, SameModel
 from .sglang_stream import EventLines, ReplyReader
 
 _log = logging.getLogger(__name__)
@@ -43,12 +44,16 @@ class SGLangEngine:
     """A server by its address, such as "http://10.0.0.7:30000". To be made where an event loop runs.
 
     Log-probs are of the logits over the temperature, as SGLang gives them: before top-p and top-k cut tokens off.
-    Weights are told apart by the server's `weight_version`: "12" or "v12" is 12.
+    Weights are told apart by the server's `weight_version`: "12" or "v12" is 12. With `marks`, a server of another
+    model is no engine that can be used.
     """
 
-    def __init__(self, url: str, *, key: str = "", patience: Patience = _PATIENCE) -> None:
+    def __init__(
+        self, url: str, *, key: str = "", patience: Patience = _PATIENCE, marks: ModelMarks | None = None
+    ) -> None:
         self.name = url.rstrip("/")
         self._patience = patience
+        self._same = SameModel(self.name, marks)
         self._session = aiohttp.ClientSession(
             # No limit: the pool bounds what runs. Connections outlive a pause between an agent's calls.
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0),
@@ -94,12 +99,14 @@ class SGLangEngine:
             running = server.get("max_running_requests")
             if running is None:
                 running = replicas * server["internal_states"][0]["effective_max_running_requests_per_dp"]
+            unproven = await self._same.unproven(server, model, self._tokenized)
             return EngineInfo(
                 model=str(model.get("served_model_name") or model["model_path"]),
                 kv_tokens=replicas * int(server["max_total_num_tokens"]),
                 max_running=int(running),
                 max_context_tokens=int(server["max_req_input_len"]),
                 version=self._version_number(model.get("weight_version")),
+                unproven=unproven,
             )
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise EngineLostError(f"{self.name} does not say what it is: {error!r}") from error
@@ -183,6 +190,18 @@ class SGLangEngine:
         if not isinstance(answer, dict):
             raise EngineLostError(f"{self.name}{path} answered with no object")
         return answer
+
+    async def _tokenized(self, text: str) -> object:
+        """Return what the server says that a text's tokens are, None where it says nothing."""
+        body = {"prompt": text, "add_special_tokens": False}
+        try:
+            async with (
+                asyncio.timeout(self._patience.health_s),
+                self._session.post(f"{self.name}/tokenize", json=body) as response,
+            ):
+                return orjson.loads(await response.read()) if response.status == 200 else None
+        except (aiohttp.ClientError, OSError, TimeoutError, orjson.JSONDecodeError):
+            return None
 
     async def _answers(self, path: str, within_s: float) -> bool:
         try:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _MOST_CHARACTERS: Final = 1000
+_MOST_BYTES: Final = 1 << 20
 
 
 class _Limits(BaseModel):
@@ -83,7 +84,10 @@ class _Guard:
             if self._key is not None and not hmac.compare_digest(_carried(request), self._key.encode()):
                 return JSONResponse({"error": "the admin key is missing or wrong"}, 401)
             try:
-                answer: Response = await handle(self._proxy, request, await request.body())
+                body = await _body(request)
+                if body is None:
+                    return JSONResponse({"error": f"the body has more than {_MOST_BYTES} bytes"}, 413)
+                answer: Response = await handle(self._proxy, request, body)
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
                 return JSONResponse({"error": f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}"}, 400)
@@ -94,6 +98,16 @@ class _Guard:
             return answer
 
         return guarded
+
+
+async def _body(request: Request) -> bytes | None:
+    """Return the body, None where it is too large."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _MOST_BYTES:
+            return None
+    return body
 
 
 def _carried(request: Request) -> bytes:
@@ -107,7 +121,13 @@ async def _open(proxy: Proxy, request: Request, body: bytes) -> Response:
     wanted = _Opening.model_validate_json(body or b"{}")
     limits = None if wanted.limits is None else Limits(**wanted.limits.model_dump())
     opened = proxy.open_execution(
-        wanted.id, key=wanted.key, group=wanted.group, harness=wanted.harness, task=wanted.task, limits=limits
+        wanted.id,
+        key=wanted.key,
+        group=wanted.group,
+        harness=wanted.harness,
+        task=wanted.task,
+        limits=limits,
+        remember=True,
     )
     return JSONResponse({"id": opened.id, "base_url": opened.base_url, "key": opened.key}, 201)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -58,8 +59,6 @@ class CallRun:
         self._parser = ReplyParser(tools.renderer, call.request, stop=tools.settings.sampling.stop, reply_id=call.id)
         self._loop = asyncio.get_running_loop()
         self._clipped = False  # by what the execution has left
-        self._queued_s = 0.0
-        self._first_s: float | None = None
 
     async def run(self) -> None:
         """Take the call from its request to the record of its reply.
@@ -123,15 +122,15 @@ class CallRun:
     async def _generate(self, generation: Generation) -> None:
         call, take, feed, loop = self._call, self._sampled.take, self._parser.feed, self._loop
         call.move(CallState.QUEUED)
-        self._queued_s = loop.time()
+        self._sampled.queued_s = loop.time()
         chunks_of = self._by.engines.generate
         async with aclosing(
             chunks_of(call.execution.id, generation, on_move=self._moved, on_place=self._placed)
         ) as chunks:
             async for chunk in chunks:
                 now_s = loop.time()
-                if self._first_s is None:
-                    self._first_s = now_s
+                if math.isnan(self._sampled.first_s):
+                    self._sampled.first_s = now_s
                     call.move(CallState.STREAMING)
                     self._by.metrics.first_token.observe(now_s - call.received_s)
                 take(chunk)
@@ -141,8 +140,10 @@ class CallRun:
                     call.stop(StopReason.TOKEN_LIMIT)
 
     def _placed(self, engine: str) -> None:
-        if not self._sampled.token_ids:
-            self._by.metrics.queue.observe(self._loop.time() - self._queued_s)
+        sampled, now_s = self._sampled, self._loop.time()
+        sampled.places.append((engine, now_s, len(sampled.token_ids)))
+        if not sampled.token_ids:
+            self._by.metrics.queue.observe(now_s - sampled.queued_s)
 
     def _moved(self, move: Move) -> None:
         self._by.metrics.moves.labels(move.engine).inc()
@@ -157,7 +158,7 @@ class CallRun:
                 await self._given_up(prompt)
                 return
             call.execution.limit_met(self._loop.time())
-            if self._first_s is None:
+            if math.isnan(self._sampled.first_s):
                 raise RefusedError(Failure("ended", "the execution has reached its time limit; stop here"))
             self._sampled.finish = Finish.LENGTH
         elif (error := generation.exception()) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 
 from ..engines.continuation import Decode
-from ..engines.engine import Chunk, Generation
+from ..engines.engine import Chunk, EngineInfo, Generation
 from ..engines.generating import Move, generate
 from ..engines.pool import EnginePool
 
@@ -27,10 +27,17 @@ class Engines:
 
     def context_tokens(self) -> int | None:
         """Return how many tokens a context may have; None while no engine has said so."""
-        infos = [self.pool.info(name) for name in self.pool.members()]
-        said = [info.max_context_tokens for info in infos if info is not None]
+        said = [info.max_context_tokens for info in self._infos()]
         bounds = [*said, *([] if self._context_tokens is None else [self._context_tokens])]
         return min(bounds, default=None)
+
+    def unproven(self) -> int:
+        """Return of how many engines it cannot be told whether they serve the model that is asked for."""
+        return sum(info.unproven for info in self._infos())
+
+    def _infos(self) -> list[EngineInfo]:
+        infos = (self.pool.info(name) for name in self.pool.members())
+        return [info for info in infos if info is not None]
 
     def generate(
         self,

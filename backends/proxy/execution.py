@@ -56,8 +56,8 @@ class Execution:
         return self.info.id
 
     def elapsed_s(self, now_s: float) -> float:
-        """Seconds since it was opened, until it was told to end."""
-        return (now_s if self.ended_s is None else self.ended_s) - self.opened_s
+        """Seconds since it was opened, until it was told to end; NaN where `now_s` is."""
+        return (now_s if self.ended_s is None else min(now_s, self.ended_s)) - self.opened_s
 
     def limit_met(self, now_s: float) -> str:
         """Return which limit it has met, in words; "" where it may go on. What was met once stays met."""

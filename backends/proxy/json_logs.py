@@ -54,14 +54,14 @@ def _where(error: BaseException | None) -> list[str]:
     return found
 
 
-def log_json(level: str = "INFO") -> None:
-    """Write the logs of gyre's backends, and the server's warnings, to stderr as JSON lines.
+def log_json(level: str = "INFO", handler: logging.Handler | None = None) -> None:
+    """Write the logs of gyre's backends, and the server's warnings, as JSON lines, to stderr if not to `handler`.
 
     SGLang's parsers, which log what they cannot read, log nothing.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = handler or logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    for name, least in (("gyre.backends", level), ("uvicorn.error", "WARNING")):
+    for name, least in (("gyre.backends", level), ("uvicorn.error", "WARNING"), ("asyncio", "ERROR")):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.setLevel(least)

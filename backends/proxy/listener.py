@@ -14,9 +14,13 @@ import uvicorn
 
 from gyre.errors import InputError
 
+from .bounded_http import BoundedHttp
 from .inherited_socket import listening
 
 _BACKLOG: Final = 2048
+_AT_ONCE: Final = 64  # asyncio takes so many connections in a row, and without descriptors logs a fault for each
+_STUCK_S: Final = 600  # a client that takes nothing of a reply for so long, or whose machine is gone, is let go
+_PROBES: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT", 4))
 _GRACE_S: Final = 2  # for replies that were told to end
 
 
@@ -48,15 +52,17 @@ class Listener:
             InputError: it cannot be had.
         """
         self._socket = _bound(host, port) if descriptor is None else listening(descriptor)
+        _let_go_of_the_stuck(self._socket)
         config = uvicorn.Config(
             app,
+            http=BoundedHttp,
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=_GRACE_S,
-            backlog=_BACKLOG,
+            backlog=_AT_ONCE,
         )
         logging.getLogger("uvicorn.error").addFilter(_NO_BROKEN_OFF_REPLIES)
         self._server = _Server(config)
@@ -82,6 +88,7 @@ class Listener:
             await asyncio.sleep(0.01)
             if self._task.done():
                 await self._task
+        self._socket.listen(_BACKLOG)
 
     async def stop(self) -> None:
         """Take no more connections, let what is going out go out, and close."""
@@ -91,12 +98,21 @@ class Listener:
         self._socket.close()
 
 
+def _let_go_of_the_stuck(listening: socket.socket) -> None:
+    """Let the system end connections that nothing is heard of; those that are accepted inherit it."""
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (*_PROBES, ("TCP_USER_TIMEOUT", round(1000 * _STUCK_S))):
+        if hasattr(socket, name):  # not every system has them all
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
+        bound.listen(_BACKLOG)  # or the next one to be bound could have the same address
     except OSError as error:
         bound.close()
         remedy = "give another port, or 0 for any" if error.errno == errno.EADDRINUSE else "give another address"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.registry import Collector
 
 _SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
 _LAG = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1)
@@ -59,6 +60,14 @@ class Metrics:
     def watch(self, name: str, what: str, value: Callable[[], float]) -> None:
         """Report a value that is asked for when it is read."""
         Gauge(name, what, registry=self._registry).set_function(value)
+
+    def collect_from(self, collector: Collector) -> None:
+        """Report what a collector of somebody else's has, too."""
+        self._registry.register(collector)
+
+    def value(self, sample: str) -> float:
+        """Return what stands at a sample now, such as "gyre_proxy_output_tokens_total"; 0 where nothing does."""
+        return self._registry.get_sample_value(sample) or 0.0
 
     def text(self) -> bytes:
         """Return all in Prometheus's text format."""

@@ -24,13 +24,16 @@ from .calls import Calls
 from .conversations import Conversations
 from .engine_watch import watch_engines
 from .engines import Engines
+from .entrance import Entrance
 from .execution import Execution, ExecutionInfo, OpenedExecution
 from .executions import Executions
+from .folder_secret import FolderSecret
 from .keys import new_key
 from .limits import NO_LIMITS, Limits
 from .listener import Listener
 from .metrics import Metrics
 from .open_keys import OpenKeys
+from .opened_file import OpenedFile
 from .paths import PREFIX
 from .recorder import Recorder
 from .reply import Failure
@@ -79,6 +82,7 @@ class Proxy:
         self.opened: tuple[OpenedExecution, ...] = ()  # of these
         self._executions = Executions(settings.bounds)
         self._ending: set[str] = set()
+        self._entered: set[str] = set()  # opened because an earlier proxy had, by those that called
 
     async def __aenter__(self) -> Self:
         settings = self._settings
@@ -87,9 +91,12 @@ class Proxy:
         async with AsyncExitStack() as stack:
             self._recorder = Recorder(self._folder)
             stack.callback(self._recorder.close)
-            for problem in self._recorder.problems:
+            secret = FolderSecret(self._folder)
+            self._opened_file = OpenedFile(self._folder, secret, self._recorder.ended)
+            keys = OpenKeys(self._folder, secret) if self._open_to_all else None
+            self._entrance = Entrance(self._executions, self._opened_file, keys, self._enter)
+            for problem in (*self._recorder.problems, *self._opened_file.problems):
                 _log.warning("%s", problem)
-            self._open_keys = OpenKeys(self._folder) if self._open_to_all else None
             self._conversations = Conversations(self._renderer)
             stack.callback(self._conversations.close)
             service = self._service()
@@ -114,7 +121,8 @@ class Proxy:
         self._engines = Engines(self.pool, self._decode, settings.context_tokens, self._renderer.vocabulary)
         tools = CallTools(self._renderer, self._conversations, self._engines, self._recorder, metrics, settings)
         self._calls = Calls(CallRunner(tools), self._conversations, metrics, settings)
-        return ProxyService(self._identify, self._executions, self._calls, self._conversations, metrics, settings)
+        identify = self._entrance.identify
+        return ProxyService(identify, self._executions, self._calls, self._conversations, metrics, settings)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -145,26 +153,43 @@ class Proxy:
         harness: str = "",
         task: str = "",
         limits: Limits | None = None,
+        remember: bool = False,
     ) -> OpenedExecution:
         """Let an execution call; name and key are made up where none are given.
 
-        One that an earlier proxy recorded here and that had not ended goes on where it stood.
+        One that an earlier proxy recorded here and that had not ended goes on where it stood. With `remember`, a later
+        proxy that records here knows it by its key without being told; opened there once more, it is left as it is.
 
         Raises:
             InputError: it is open or has ended, its name does not fit into a URL or its key into a header, another has
                 its key, or too many are open.
         """
         name = execution or f"x{secrets.token_hex(8)}"
+        key = key or new_key()
+        if name not in self._entered or isinstance(self._executions.identify(key, name), Failure):
+            info = ExecutionInfo(name, group or name, harness, task, self._limits if limits is None else limits)
+            self._open(info, key)
+            if remember:
+                self._opened_file.remember(info, key)
+        return OpenedExecution(name, f"{self.url}{PREFIX}{name}", key)
+
+    def _open(self, info: ExecutionInfo, key: str) -> None:
+        name = info.id
         if name in self._recorder.ended:
             raise InputError(f"execution {name}: has ended, as the log says; give another name")
-        key = key or new_key()
-        info = ExecutionInfo(name, group or name, harness, task, self._limits if limits is None else limits)
         opened = self._executions.open(info, key, asyncio.get_running_loop().time())
         records = self._recorder.read(name)
         opened.go_on(records)
         self._conversations.open(name, records)
-        _log.info("an execution is opened", extra={"execution": name, "harness": harness or None})
-        return OpenedExecution(name, f"{self.url}{PREFIX}{name}", key)
+        _log.info("an execution is opened", extra={"execution": name, "harness": info.harness or None})
+
+    def _enter(self, who: ExecutionInfo | str, key: str) -> None:
+        """Open an execution whose key has come: one that an earlier proxy had open, or a new one of that name."""
+        if isinstance(who, str):
+            self.open_execution(who, key=key)
+        else:
+            self._open(who, key)
+            self._entered.add(who.id)
 
     async def end_execution(self, execution: str, *, score: float | None = None, outcome: str = "") -> ExecutionRecord:
         """Break off its calls, refuse further ones and write its record; `outcome` is a word of Outcome.
@@ -216,23 +241,6 @@ class Proxy:
             for one in self._executions
         ]  # fmt: skip
 
-    def _identify(self, key: str, named: str | None) -> Execution | Failure:
-        found = self._executions.identify(key, named)
-        keys = self._open_keys
-        if keys is None or not key or not isinstance(found, Failure) or found.kind != "unauthorized":
-            return found
-        if named is not None and self._executions.known(named):
-            return found  # another key than its own
-        name = named or keys.name(key)
-        try:
-            self._executions.require_openable(name, key)  # first, so that nothing is kept of what cannot be opened
-            if not keys.owns(name, key):
-                return found
-            self.open_execution(name, key=key)
-        except InputError as error:
-            return Failure("forbidden", str(error))
-        return self._executions.identify(key, named)
-
     def _decode(self, token_ids: Sequence[int]) -> str:
         text: str = self._renderer.tokenizer.decode(
             list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
@@ -243,4 +251,5 @@ class Proxy:
         watch = self.metrics.watch
         watch("gyre_proxy_executions", "Open executions", lambda: len(self._executions))
         watch("gyre_proxy_calls_running", "Calls that run", lambda: len(self._calls))
+        watch("gyre_proxy_engines_unproven", "Engines whose model could not be told", self._engines.unproven)
         watch("gyre_proxy_calls_queued", "Calls that wait for an engine", self.pool.queued)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 
 import numpy as np
 
-from gyre.trajectory.call import CallRecord, Finish
+from gyre.trajectory.call import CallRecord, Finish, Placement
 
 from ..engines.engine import Chunk
 from .call import Call
@@ -23,6 +24,9 @@ class Sampled:
         self._versions = array("i")
         self.finish: Finish | None = None  # as the engine says
         self.cached_tokens = 0
+        self.queued_s = math.nan  # when the call asked for an engine, by the event loop's clock as all times here
+        self.first_s = math.nan  # when the first token came
+        self.places: list[tuple[str, float, int]] = []  # engine, when it was given the call, tokens there already
 
     def take(self, chunk: Chunk) -> None:
         """Add a chunk."""
@@ -57,4 +61,8 @@ class Sampled:
             delivered=delivered,
             start_s=execution.elapsed_s(call.received_s),
             end_s=execution.elapsed_s(now_s),
+            queued_s=execution.elapsed_s(self.queued_s),
+            first_s=execution.elapsed_s(self.first_s),
+            cached_tokens=-1 if self.finish is None else self.cached_tokens,
+            placements=tuple(Placement(name, execution.elapsed_s(at_s), tokens) for name, at_s, tokens in self.places),
         )

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 from .call import StopReason
@@ -77,16 +76,17 @@ class ProxyService:
         target = route(
             scope["method"], scope["path"], upgrade="upgrade" in headers, messages_api="anthropic-version" in headers
         )
-        with suppress(ClientGoneError):
-            try:
-                await self._serve(target, scope, headers, receive, self._counted(target.wire, send))
-            except RefusedError as refused:
-                await self._refuse(send, target.wire, refused)
-            except (BadRequestError, RecursionError) as error:
-                await self._refuse(send, target.wire, RefusedError(Failure("invalid_request", str(error))))
-            except Exception:  # a fault of the proxy's own: where a reply has begun, the server breaks it off
-                _log.exception("a request failed", extra={"protocol": target.wire.name})
-                await self._refuse(send, target.wire, RefusedError(_FAULT))
+        try:
+            await self._serve(target, scope, headers, receive, self._counted(target.wire, send))
+        except ClientGoneError:  # nobody is there to be told
+            _log.debug("a client left before its request was whole", extra={"protocol": target.wire.name})
+        except RefusedError as refused:
+            await self._refuse(send, target.wire, refused)
+        except (BadRequestError, RecursionError) as error:
+            await self._refuse(send, target.wire, RefusedError(Failure("invalid_request", str(error))))
+        except Exception:  # a fault of the proxy's own: where a reply has begun, the server breaks it off
+            _log.exception("a request failed", extra={"protocol": target.wire.name})
+            await self._refuse(send, target.wire, RefusedError(_FAULT))
 
     async def _serve(
         self, target: Route, scope: Mapping[str, Any], headers: Mapping[str, str], receive: Receive, send: Send

@@ -6,9 +6,11 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 import pytest
+
+CONTEXT_TOKENS: Final = 32_768  # a harness's first prompt alone is longer than what the tiny model has otherwise
 
 sys.path.insert(0, str(Path(__file__).parent))  # helpers beside the tests
 
@@ -51,29 +53,13 @@ def recomputed(tiny_model: Path, other_tiny_model: Path) -> Callable[..., float]
     """The largest difference to transformers in a reply's log-probs; by version, where weights changed in it."""
     torch = pytest.importorskip("torch", reason="log-probs are computed again with torch")
     transformers = pytest.importorskip("transformers", reason="log-probs are computed again with transformers")
-    from engine_faults import logprobs, tokens, versions
+    from logprob_check import differences
 
     models = [
         transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         for folder in (tiny_model, other_tiny_model)
     ]
-
-    def difference(generation: Any, chunks: list[Any]) -> float:
-        out, worst = tokens(chunks), 0.0
-        assert len(out) == len(logprobs(chunks)) == len(versions(chunks)) > 0
-        row = torch.tensor([[*generation.input_ids.tolist(), *out]])
-        for version in set(versions(chunks)):
-            with torch.no_grad():
-                logits = models[version](row).logits[0, len(generation.input_ids) - 1 : -1]
-            # The engine samples no end of text before the fewest tokens have come, and its log-probs are of that.
-            logits[: generation.sampling.min_new_tokens, models[version].config.eos_token_id] = -torch.inf
-            reference = torch.log_softmax(logits / generation.sampling.temperature, -1)
-            chosen = reference[torch.arange(len(out)), torch.tensor(out)]
-            those = torch.tensor(versions(chunks)) == version
-            worst = max(worst, (chosen - torch.tensor(logprobs(chunks)))[those].abs().max().item())
-        return worst
-
-    return difference
+    return lambda generation, chunks: max(differences(dict(enumerate(models)), generation, chunks).values())
 
 
 def _model(factory: pytest.TempPathFactory, seed: int) -> Path:
@@ -82,5 +68,5 @@ def _model(factory: pytest.TempPathFactory, seed: int) -> Path:
     from gyre.backends.models.tiny import TinySettings, make_tiny_model
 
     folder = factory.mktemp(f"tiny{seed}") / "model"
-    make_tiny_model(folder, TinySettings(seed=seed))
+    make_tiny_model(folder, TinySettings(seed=seed, context=CONTEXT_TOKENS))
     return folder

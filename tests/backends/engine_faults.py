@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 
@@ -17,6 +18,16 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def asked(new: int = 16, *, request_id: str = "r", inputs: int = 10, **settings: object) -> Generation:
     """A generation with inputs 0, 1, 2, ..."""
     return Generation(request_id, np.arange(inputs, dtype=np.int32), Sampling(new, **settings))  # type: ignore[arg-type]
+
+
+async def until(condition: Callable[[], object], within_s: float = 60.0) -> None:
+    """Wait until something is true; a test whose condition never comes true says so instead of hanging."""
+    try:
+        async with asyncio.timeout(within_s):
+            while not condition():
+                await asyncio.sleep(0.001)
+    except TimeoutError:
+        raise AssertionError(f"not true within {within_s:.0f} s: {inspect.getsource(condition).strip()}") from None
 
 
 async def reply(engine: Engine, generation: Generation, most_chunks: int | None = None) -> list[Chunk]:

@@ -34,7 +34,9 @@ def renderer_of(folder: Path) -> Renderer:
 
         tokenizer = tiny_tokenizer(1 << 20)
         tokenizer.save_pretrained(folder)
-        _renderers[folder] = Renderer(folder, parsers=Parsers(tool_calls="qwen25", reasoning="qwen3"))
+        parsers = Parsers(tool_calls="qwen25", reasoning="qwen3")
+        parsers.load()  # else the first call of a test waits for SGLang to be imported
+        _renderers[folder] = Renderer(folder, parsers=parsers)
     return _renderers[folder]
 
 

@@ -1,220 +1,216 @@
-"""Two real engines in cells: weights published under a reply, a move in the middle of one, an engine that is killed."""
+"""Two real cells train in one step while a reply waits; a trainer and an engine are killed; weights are published."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("sglang", reason="a real engine needs SGLang")
+pytest.importorskip("megatron.core", reason="a real trainer needs megatron-core")
 torch = pytest.importorskip("torch", reason="weights are handed over as tensors")
 transformers = pytest.importorskip("transformers", reason="log-probs are computed again with transformers")
-from engine_faults import asked, reply, tokens, versions  # noqa: E402
-from small_server import SMALL_SERVER  # noqa: E402
+from cells_site import TRAINER, Site, items_of, offer_of, site, until  # noqa: E402
+from engine_faults import asked, tokens, versions  # noqa: E402
+from logprob_check import differences  # noqa: E402
 
-from gyre.backends.cells.cell import Cell, Transfer  # noqa: E402
-from gyre.backends.cells.engine_side import EngineSide  # noqa: E402
-from gyre.backends.cells.local_cells import LocalCells, Watch  # noqa: E402
-from gyre.backends.cells.server import LocalServer, local_launch  # noqa: E402
-from gyre.backends.engines.engine import Chunk, Generation  # noqa: E402
-from gyre.backends.engines.generating import Move, generate  # noqa: E402
-from gyre.backends.engines.launching import ServerSettings  # noqa: E402
-from gyre.backends.engines.member import Checks, MemberState  # noqa: E402
-from gyre.backends.engines.pool import EnginePool  # noqa: E402
-from gyre.backends.engines.sglang import SGLangEngine  # noqa: E402
+from gyre.backends.cells.server import LocalServer  # noqa: E402
+from gyre.backends.engines.engine import Chunk, Generation, Sampling  # noqa: E402
+from gyre.backends.engines.launching import Server  # noqa: E402
+from gyre.backends.models.config_file import read_architecture  # noqa: E402
+from gyre.backends.models.layout import Layout  # noqa: E402
+from gyre.backends.models.loading import load  # noqa: E402
+from gyre.backends.models.model import build  # noqa: E402
+from gyre.backends.publishing.control import PausePolicy  # noqa: E402
 from gyre.backends.publishing.from_tensors import FromTensors  # noqa: E402
-from gyre.backends.publishing.publisher import Publisher  # noqa: E402
+from gyre.backends.publishing.giving import GiveSettings  # noqa: E402
 from gyre.backends.publishing.weights import Weights, on_disk  # noqa: E402
-from gyre.cluster import CellKind, CellRole, CellSpec, CellState  # noqa: E402
-from gyre.events import CellFailed, CellJoined, Event  # noqa: E402
+from gyre.backends.training.cell import LocalCell  # noqa: E402
+from gyre.backends.training.group_micro_steps import group_work  # noqa: E402
+from gyre.backends.training.trainer import Trainer  # noqa: E402
+from gyre.cluster import CellRole, CellState  # noqa: E402
+from gyre.events import CellFailed, CellJoined  # noqa: E402
+from gyre.trajectory.advantages import Baseline  # noqa: E402
 from gyre.trajectory.call import Finish  # noqa: E402
+from gyre.trajectory.selection import Selection  # noqa: E402
 
-CHECKS = Checks(every_s=1.0, retry_s=0.2, retry_most_s=1.0)
-NEW = 600
-
-
-class Idle:
-    """A trainer that has nothing to do."""
-
-    async def load(self) -> None: ...
-
-    async def offload(self) -> None: ...
-
-    async def reset(self) -> None: ...
-
-    async def close(self) -> None: ...
+NEW = 400
+Models = dict[int, Any]
 
 
-class Heard(list[Event]):
-    """Takes what the driver would hear."""
-
-    now_s = 0.0
-
-    def __call__(self, event: Event) -> None:
-        self.append(event)
-
-
-@dataclass
-class Site:
-    """Cells 0 and 1 with an engine each, and what was heard of them."""
-
-    pool: EnginePool
-    sides: list[EngineSide]
-    cells: LocalCells
-    reports: Heard
-    transfers: list[Transfer]
-    moves: list[Move] = field(default_factory=list)
-    chunks: list[Chunk] = field(default_factory=list)
-
-    async def read(self, generation: Generation) -> None:
-        """Read a reply into `chunks`."""
-        async with aclosing(generate(self.pool, "x", generation, on_move=self.moves.append)) as stream:
-            async for chunk in stream:
-                self.chunks.append(chunk)
-
-    async def reading(self, generation: Generation, until: int) -> asyncio.Task[None]:
-        """Begin to read a reply; return when so many tokens are there."""
-        self.chunks.clear()
-        self.moves.clear()
-        task = asyncio.create_task(self.read(generation))
-        while len(tokens(self.chunks)) < until and not task.done():
-            await asyncio.sleep(0.01)
-        return task
-
-    async def reply_of(self, side: EngineSide, inputs: int) -> list[Chunk]:
-        """A reply of this engine and no other."""
-        engine = SGLangEngine(side.name)
-        try:
-            return await reply(engine, asked(NEW, inputs=inputs, min_new_tokens=NEW))
-        finally:
-            await engine.close()
-
-    def busy(self) -> int:
-        """The cell whose engine runs a request."""
-        return next(at for at, side in enumerate(self.sides) if self.pool.load(side.name)[0])
-
-
-@dataclass
-class Source:
-    """Has version 1 of the other weights."""
-
-    of_one: Weights
-
-    async def weights(self, version: int) -> Weights:
-        assert version == 1
-        return self.of_one
-
-
-@asynccontextmanager
-async def site(first: Path, second: Weights, logs: Path) -> AsyncIterator[Site]:
-    async with EnginePool(checks=CHECKS) as pool:
-        publisher = Publisher(pool, on_disk(0, first))
-        launches = [
-            local_launch(ServerSettings(first, logs / f"cell{cell}.log", cpu=True, flags=SMALL_SERVER), ready_s=300.0)
-            for cell in range(2)
-        ]
-        sides = [EngineSide(launch, publisher) for launch in launches]
-        transfers: list[Transfer] = []
-        kinds = (CellKind.CORE, CellKind.SATELLITE)
-        cells = LocalCells(
-            [Cell(CellSpec(at, kinds[at], 8, 1), sides[at], Idle(), transfers.append) for at in range(2)],
-            publisher,
-            Source(second),
-            Watch(every_s=0.2, retry_s=0.2),
-        )
-        reports = Heard()
-        try:
-            await cells.start(reports)
-            yield Site(pool, sides, cells, reports, transfers)
-        finally:
-            await cells.stop()
+def model_of(folder: Path) -> Any:
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
 
 def whole(chunks: list[Chunk]) -> None:
     assert len(tokens(chunks)) == NEW
     assert [chunk.finish for chunk in chunks if chunk.finish is not None] == [Finish.LENGTH]
+    assert versions(chunks) == sorted(versions(chunks))
 
 
-def tensors_of(folder: Path) -> FromTensors:
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    return FromTensors(model.state_dict())
+async def sampled(at: Site, models: Models) -> None:
+    """What is trained on: replies of both engines."""
+    asks = [asked(32 + inputs, request_id=f"first {inputs}", inputs=inputs) for inputs in range(10, 14)]
+    at.replies += zip(asks, await asyncio.gather(*map(at.read, asks)), strict=True)
+    for generation, chunks in at.replies:
+        assert differences(models, generation, chunks)[0] < 1e-4
 
 
-async def published_under_a_reply(at: Site, recomputed: Callable[..., float]) -> None:
-    generation = asked(NEW, request_id="published", inputs=40, min_new_tokens=NEW)
-    for side in at.sides:  # both have KV of the old weights for what is asked later
-        assert set(versions(await at.reply_of(side, 40))) == {0}
-    reading = await at.reading(generation, 100)
+async def trained_under_a_reply(at: Site, models: Models) -> None:
+    """Both cells leave serving, the second in mid-reply; its trainer is killed with a micro-step in its hands."""
+    states: list[CellState] = []
+    await at.cells.switch(0, CellRole.TRAINING, states.append)
+    generation = asked(NEW, request_id="waits", inputs=50, min_new_tokens=NEW)
+    reading = await at.reading(generation, 80)
+    await at.cells.switch(1, CellRole.TRAINING, states.append)
+    assert states == [CellState.DRAINING, CellState.TO_TRAINING, CellState.TRAINING] * 2
+    await at.open(0)
+    heard = at.reports
+    while not (heard.done(0, 0) and heard.done(0, 1)):
+        await at.offer(0)
+        await until(lambda: len(heard.done(0)) == at.offered)
+    await killed_with_a_micro_step(at)
+    said = await at.update(0)
+    assert sorted(heard.done(0)) == list(range(at.offered)), "each once"
+    assert said["logprob_difference_max_lag0"] < 1e-4, "engine and trainer have the same weights"
+    assert abs(torch.from_numpy(at.core.values()) - alone(at)).max() <= 1e-6
     await at.cells.publish(1)
+    models[1] = model_of(at.folder / "weights" / "version-1")
+    await until(lambda: len(heard.told) == 2)
+    assert heard.told == [CellFailed(0.0, 1), CellJoined(0.0, 1)]
     await reading
     whole(at.chunks)
-    assert set(versions(at.chunks)) == {0, 1}
-    assert versions(at.chunks) == sorted(versions(at.chunks))
-    assert not at.moves
-    assert recomputed(generation, at.chunks) < 1e-4
-    for side in at.sides:  # each engine, through its own door
-        chunks = await at.reply_of(side, 40)
-        assert set(versions(chunks)) == {1}
-        assert recomputed(generation, chunks) < 1e-4
+    assert (len(at.moves), set(versions(at.chunks))) == (1, {0, 1})
+    assert max(differences(models, generation, at.chunks).values()) < 1e-4
+    await at.cells.switch(0, CellRole.SERVING, states.append)
+    assert heard.steps(0)[:7] == ["drain", "release", "load", "export", "offload", "restore", "admit"]
+    assert heard.steps(1)[:5] == ["drain", "release", "load", "reset", "revive"]
 
 
-async def moved_in_a_reply(at: Site, recomputed: Callable[..., float]) -> None:
-    generation = asked(NEW, request_id="moved", inputs=50, min_new_tokens=NEW)
-    reading = await at.reading(generation, 80)
-    cell, states = at.busy(), list[CellState]()
-    at.transfers.clear()
-    await at.cells.switch(cell, CellRole.TRAINING, states.append)
-    assert at.pool.members()[at.sides[cell].name] is MemberState.DRAINED
+async def killed_with_a_micro_step(at: Site) -> None:
+    heard, trainer = at.reports, at.trainer
+    while True:
+        os.kill(trainer.pid, signal.SIGSTOP)
+        await at.offer(0)
+        held = 0
+        while len(heard.done(0)) + held < at.offered:
+            await asyncio.sleep(0.05)
+            held = len(set(heard.claims(0, 1)) - set(heard.done(0)))
+        if held:
+            break
+        os.kill(trainer.pid, signal.SIGCONT)
+    os.kill(trainer.pid, signal.SIGKILL)
+
+
+def alone(at: Site) -> Any:
+    """The weights that one process makes of the same groups."""
+    model = build(read_architecture(at.model), Layout(), initialize=False)
+    load(model, at.model)
+    trainer = LocalCell(Trainer(model, TRAINER))
+    total, executions, first = torch.zeros(trainer.size, dtype=torch.float64), 0, 0
+    for group in range(at.groups):
+        offer = offer_of(at.replies, group, first, 0)
+        work = group_work(items_of(at.replies, group), offer, Selection(), Baseline.MEAN_STD, "trees")
+        for step in work.micro_steps:
+            total += torch.from_numpy(trainer.gradient(step)[0]).double()
+        executions += work.executions
+        first += len(offer.samples)
+    trainer.update(total.float().numpy(), executions)
+    return torch.from_numpy(trainer.values())
+
+
+async def published_under_a_reply(at: Site, models: Models) -> None:
+    """Trained by the core alone, and given to both engines while one of them answers."""
+    await at.cells.switch(0, CellRole.TRAINING, lambda state: None)
+    await at.open(1)
+    await at.offer(1)
+    await at.update(1)
+    await at.cells.switch(0, CellRole.SERVING, lambda state: None)
+    for cell in range(2):  # both have KV of the old weights for what is asked later
+        assert set(versions(await at.reply_of(cell, NEW, 40))) == {1}
+    generation = asked(NEW, request_id="published", inputs=40, min_new_tokens=NEW)
+    reading = await at.reading(generation, 60)
+    await at.cells.publish(2)
+    models[2] = model_of(at.folder / "weights" / "version-2")
     await reading
     whole(at.chunks)
-    assert len(at.moves) == 1
-    assert set(versions(at.chunks)) == {1}
-    assert recomputed(generation, at.chunks) < 1e-4
-    await at.cells.switch(cell, CellRole.SERVING, states.append)
-    assert states == ["draining", "to_training", "training", "to_serving", "serving"]
-    assert [step.step for step in at.transfers] == ["drain", "release", "load", "offload", "restore", "admit"]
-    while at.pool.members()[at.sides[cell].name] is not MemberState.SERVING:
-        await asyncio.sleep(0.05)
-    assert not at.reports
+    assert (at.moves, set(versions(at.chunks))) == ([], {1, 2})
+    assert max(differences(models, generation, at.chunks).values()) < 1e-4
+    for cell in range(2):
+        chunks = await at.reply_of(cell, NEW, 40)
+        assert set(versions(chunks)) == {2}
+        assert differences(models, generation, chunks)[2] < 1e-4
+        assert "publish" in at.reports.steps(cell)
 
 
-async def killed_in_a_reply(at: Site, recomputed: Callable[..., float]) -> None:
+async def published_in_other_ways(at: Site, models: Models, first: Path, other: Path) -> None:
+    """Aborted replies go on elsewhere and are of the version that they say. With KV kept, tokens are of neither."""
+    models |= {3: model_of(other), 4: model_of(first)}
+    tensors = FromTensors(models[3].state_dict())
+    ways = ((PausePolicy.KEEP, Weights(3, other, tensors)), (PausePolicy.ABORT, on_disk(4, first)))
+    for number, (policy, weights) in enumerate(ways):
+        at.publisher.settings = GiveSettings(policy)
+        inputs = np.arange(20, 50, dtype=np.int32) + 100 * number  # not asked before: there is no KV of them
+        generation = Generation(policy, inputs, Sampling(NEW, min_new_tokens=NEW))
+        reading = await at.reading(generation, 60)
+        published = await at.publisher.publish(weights)
+        assert (len(published.given), published.failed) == (2, {})
+        await reading
+        whole(at.chunks)
+        old, new = sorted(set(versions(at.chunks)))
+        assert new == weights.version
+        found = differences(models, generation, at.chunks)
+        assert found[old] < 1e-4
+        if policy is PausePolicy.KEEP:
+            swapped = differences({old: models[old], new: models[old]}, generation, at.chunks)
+            assert min(found[new], swapped[new]) > 1e-2
+            assert not at.moves
+        else:
+            assert found[new] < 1e-4
+            assert at.moves
+
+
+async def killed_in_a_reply(at: Site, models: Models) -> None:
+    """Nobody serves for a while; the engine comes back with what was published, its trainer was not touched."""
+    await at.cells.switch(0, CellRole.TRAINING, lambda state: None)
     generation = asked(NEW, request_id="killed", inputs=60, min_new_tokens=NEW)
-    reading = await at.reading(generation, 80)
-    cell = at.busy()
-    server = at.sides[cell].server
+    reading = await at.reading(generation, 60)
+    trainer, server = at.trainer, at.sides[1].server
     assert isinstance(server, LocalServer)
     os.killpg(server.pid, signal.SIGKILL)
+    await until(lambda: at.reports.told[2:])
+    await at.cells.switch(0, CellRole.SERVING, lambda state: None)
     await reading
     whole(at.chunks)
-    assert recomputed(generation, at.chunks) < 1e-4
-    while len(at.reports) < 2:
-        await asyncio.sleep(0.1)
-    assert at.reports == [CellFailed(0.0, cell), CellJoined(0.0, cell)]
-    chunks = await at.reply_of(at.sides[cell], 60)
-    assert set(versions(chunks)) == {1}  # what was published, not what it first served
-    assert recomputed(generation, chunks) < 1e-4
+    assert differences(models, generation, at.chunks)[4] < 1e-4
+    await until(lambda: at.reports.told[3:])
+    assert at.reports.told[2:] == [CellFailed(0.0, 1), CellJoined(0.0, 1)]
+    chunks = await at.reply_of(1, NEW, 60)
+    assert set(versions(chunks)) == {4}  # what was published, not what it first served
+    assert differences(models, generation, chunks)[4] < 1e-4
+    assert at.trainer is trainer
 
 
-def test_replies_outlive_publishing_moves_and_a_killed_engine(
-    tiny_model: Path, other_tiny_model: Path, recomputed: Callable[..., float], tmp_path: Path
+def test_replies_outlive_training_publishing_and_kills(
+    tiny_model: Path, other_tiny_model: Path, sglang_engine: Server, tmp_path: Path
 ) -> None:
-    """No reply is broken, and each token's log-prob is that of the version which it is said to have.
+    """No reply is broken, each token's log-prob is that of the version which it is said to have, no gradient is lost.
 
     Nothing in flight is aborted by a publish: miles#2372, miles#2589. No KV of old weights is used: verl#6373.
     """
 
     async def run() -> None:
-        second = Weights(1, other_tiny_model, tensors_of(other_tiny_model))
-        async with site(tiny_model, second, tmp_path) as at:
-            await published_under_a_reply(at, recomputed)
-            await moved_in_a_reply(at, recomputed)
-            await killed_in_a_reply(at, recomputed)
+        models = {0: model_of(tiny_model)}
+        async with site(tiny_model, sglang_engine, tmp_path) as at:
+            await sampled(at, models)
+            await trained_under_a_reply(at, models)
+            await published_under_a_reply(at, models)
+            await published_in_other_ways(at, models, tiny_model, other_tiny_model)
+            await killed_in_a_reply(at, models)
 
     asyncio.run(asyncio.wait_for(run(), 500))

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 import pytest
-from engine_faults import asked, logprobs, tokens, versions
+from engine_faults import asked, logprobs, tokens, until, versions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,11 +29,6 @@ async def unbroken(pool: EnginePool, generation: Generation, moves: list[Move], 
     stream = generate(pool, "x", generation, on_move=moves.append, persistence=EAGER, **settings)  # type: ignore[arg-type]
     async with aclosing(stream) as chunks:
         return [chunk async for chunk in chunks]
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 def check(chunks: list[Chunk], count: int, finish: Finish = Finish.LENGTH) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,10 @@ def test_ending_a_server_ends_what_it_started(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(launching.sys, "executable", str(program))
     monkeypatch.chdir(tmp_path)
     server = start_sglang(ServerSettings(tmp_path, tmp_path / "server.log"))
+    until = time.monotonic() + 60
     while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text():
-        pass
+        assert time.monotonic() < until, (tmp_path / "server.log").read_text()
+        time.sleep(0.01)
     child = int((tmp_path / "child").read_text())
     server.end(timeout_s=0.2)
     server.end()  # once more does nothing

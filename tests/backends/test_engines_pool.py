@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from engine_faults import asked, reply, tokens
+from engine_faults import asked, reply, tokens, until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,11 +20,6 @@ from gyre.backends.engines.scripted import Pace, ScriptedEngine
 
 QUICK = Checks(every_s=0.02, retry_s=0.005, retry_most_s=0.02)
 ONE_AT_A_TIME = EngineInfo("m", kv_tokens=1 << 20, max_running=1, max_context_tokens=1 << 20, version=0)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("aiohttp", reason="engines are reached with aiohttp")
 from aiohttp import web
-from engine_faults import asked, logprobs, reply, serving, serving_raw, tokens, versions
+from engine_faults import asked, logprobs, reply, serving, serving_raw, tokens, until, versions
 
 from gyre.backends.engines.engine import EngineLostError, EngineUnreachableError, RequestRefusedError
 from gyre.backends.engines.launching import free_port
@@ -54,8 +54,7 @@ def test_versions_follow_a_publish_in_mid_reply() -> None:
         async with serving(ScriptedServer(double).application()) as url:
             engine = SGLangEngine(url)
             running = asyncio.create_task(reply(engine, asked(60)))
-            while not double.generations:
-                await asyncio.sleep(0.01)
+            await until(lambda: double.generations)
             await asyncio.sleep(0.05)
             double.publish(9)
             double.pace = Pace()
@@ -76,8 +75,7 @@ def test_closing_a_reply_aborts_that_request_and_no_other() -> None:
             await reply(engine, asked(100_000, request_id="r.1"), most_chunks=2)
             chunks = await other
             assert len(tokens(chunks)) == 40  # though "r.1" begins its id too
-            while double.closed != ["r.1;"]:
-                await asyncio.sleep(0.01)
+            await until(lambda: double.closed == ["r.1;"])
             await engine.close()
 
     asyncio.run(run())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +19,9 @@ for package in ("aiohttp", "prometheus_client", "starlette", "transformers", "uv
 
 from engine_faults import serving  # noqa: E402
 from proxy_bench import renderer_of, saying  # noqa: E402
-from proxy_process import GYRE, proxy  # noqa: E402
+from proxy_process import proxy  # noqa: E402
 
+from gyre.backends.engines.launching import free_port  # noqa: E402
 from gyre.backends.engines.scripted import ScriptedEngine  # noqa: E402
 from gyre.backends.engines.scripted_server import ScriptedServer  # noqa: E402
 from gyre.backends.proxy import json_logs  # noqa: E402
@@ -65,10 +65,6 @@ def ask(url: str, key: str, text: str = "What is there?") -> Any:
     return client.chat.completions.create(model="m", messages=messages).choices[0].message.content
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*GYRE, *arguments], capture_output=True, text=True, check=False, timeout=120)
-
-
 def test_it_records_what_samples_are_built_from(engine: str, tokenizer: Path, tmp_path: Path) -> None:
     out = tmp_path / "calls"
     options = ("--engine", engine, "--tokenizer", str(tokenizer), "--out", str(out), "--execution", "first=sk-first")
@@ -77,9 +73,10 @@ def test_it_records_what_samples_are_built_from(engine: str, tokenizer: Path, tm
         admin = running.url("admin and metrics").removesuffix("/metrics")
         headers = {"authorization": "Bearer admin secret"}
         assert httpx.get(f"{admin}/executions").status_code == 401
-        twin = run("proxy", *options)
-        assert twin.returncode == 2
-        assert "in use by process" in twin.stderr
+        with proxy(*options) as twin:
+            _, refused = twin.process.communicate(timeout=60)
+        assert twin.process.returncode == 2
+        assert "in use by process" in refused
         logged = running.end()
     lines = [json.loads(line) for line in logged.splitlines() if line.startswith("{")]
     recorded = [line for line in lines if line["message"] == "a call is recorded"]
@@ -103,8 +100,8 @@ def test_it_records_what_samples_are_built_from(engine: str, tokenizer: Path, tm
         assert len(log.unfinished()) == 1
         assert log.verify() == ()
 
-    built = run("samples", "build", str(out), "--out", str(tmp_path / "store"), "--json")
-    assert built.returncode == 0, built.stderr
+    built = CliRunner().invoke(main, ["samples", "build", str(out), "--out", str(tmp_path / "store"), "--json"])
+    assert built.exit_code == 0, built.output
     summary = json.loads(built.stdout)
     assert (summary["executions"], summary["calls"], summary["refused"]) == (1, 2, 0)
     assert len(summary["unfinished"]) == 1
@@ -125,6 +122,15 @@ def test_it_records_what_samples_are_built_from(engine: str, tokenizer: Path, tm
         (("--engine", "http://me:secret@127.0.0.1:9"), "may hold no user and password; set GYRE_ENGINE_KEY"),
         (("--host", "203.0.113.1", "--execution", "a=b"), "cannot listen there"),
         (("--execution", "a/b=key"), "letters, digits"),
+        (("--execution", "ü=key"), "letters, digits"),
+        (("--execution", "../../a=key"), "letters, digits"),
+        (("--execution", "a=b", "--execution", "a=c"), "is open already"),
+        (("--execution", "a=b", "--execution", "c=b"), "another execution has this key"),
+        (("--temperature", "nan"), "--temperature nan: expected a finite number"),
+        (("--calls-per-s", "nan"), "--calls-per-s nan: expected a finite number"),
+        (("--max-seconds", "inf"), "--max-seconds inf: expected a finite number"),
+        (("--top-k", "0"), "--top-k 0: expected 1 or more"),
+        (("--port", "{port}", "--admin-port", "{port}"), "cannot listen there (Address already in use)"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -133,25 +139,31 @@ def test_bad_input_is_one_line(
     monkeypatch.setattr(json_logs, "log_json", lambda level: None)  # this process's logs are not the command's
     given = ["proxy", "--engine", "http://127.0.0.1:9", "--out", str(tmp_path / "calls"), "--port", "0", "--quiet"]
     given += ["--admin-key", "k"] + ([] if "--tokenizer" in options else ["--tokenizer", str(tokenizer)])
-    done = CliRunner().invoke(main, [*given, *options], catch_exceptions=False)
+    free = str(free_port())
+    given += [option.replace("{port}", free) for option in options]
+    done = CliRunner().invoke(main, given, catch_exceptions=False)
     assert done.exit_code == 2
     last = done.output.strip().splitlines()[-1]
     assert last.startswith("gyre: ")
     assert said in last
 
 
-def test_others_reach_no_admin_side_without_a_key(tokenizer: Path, tmp_path: Path) -> None:
-    options = ("--out", str(tmp_path), "--tokenizer", str(tokenizer), "--open", "--host", "0.0.0.0", "--port", "0")
-    done = run("proxy", "--engine", "http://127.0.0.1:9", *options)
-    assert done.returncode == 2
-    assert "give an admin key" in done.stderr
+def test_others_reach_no_admin_side_without_a_key(
+    tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_logs, "log_json", lambda level: None)
+    options = ["--out", str(tmp_path), "--tokenizer", str(tokenizer), "--open", "--host", "0.0.0.0", "--port", "0"]
+    done = CliRunner().invoke(main, ["proxy", "--engine", "http://127.0.0.1:9", *options], env={"GYRE_ADMIN_KEY": None})
+    assert done.exit_code == 2
+    assert "give an admin key" in done.output
 
 
 def test_keys_can_stand_in_a_file_and_engines_that_are_away_in_the_log(tokenizer: Path, tmp_path: Path) -> None:
     file = tmp_path / "executions"
     file.write_text("# of today\nfirst=sk-1=2\n\nsecond=sk-2\n")
     options = ("--out", str(tmp_path / "calls"), "--tokenizer", str(tokenizer), "--executions-file", str(file))
-    with proxy("--engine", "http://127.0.0.1:9", *options) as running:
+    twice = ("--engine", "http://127.0.0.1:9", "--engine", "HTTP://127.0.0.1:9/")  # one engine
+    with proxy(*twice, *options) as running:
         url = running.url("execution second")
         assert httpx.get(f"{url}/v1/models", headers={"x-api-key": "sk-2"}).status_code == 200
         first = url.replace("second", "first")
@@ -165,6 +177,6 @@ def test_keys_can_stand_in_a_file_and_engines_that_are_away_in_the_log(tokenizer
         running.end()
 
     file.write_text("first=sk-1\nsecond\n")
-    refused = run("proxy", "--engine", "http://127.0.0.1:9", *options)
-    assert refused.returncode == 2
-    assert "executions, line 2: expected a name" in refused.stderr
+    refused = CliRunner().invoke(main, ["proxy", "--engine", "http://127.0.0.1:9", *options])
+    assert refused.exit_code == 2
+    assert "executions, line 2: expected a name" in refused.output

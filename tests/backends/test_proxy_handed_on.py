@@ -65,7 +65,7 @@ def test_clients_wait_where_a_supervisor_holds_the_socket(tmp_path: Path) -> Non
             assert running.url("execution task") == f"{url}/x/task"
             assert models() == 200
             running.process.send_signal(signal.SIGKILL)
-            running.process.wait()
+            running.process.wait(60)
         waiting = threads.submit(models)  # while nobody listens
         with supervised(held, *options) as running:
             assert waiting.result(120) == 200

@@ -123,7 +123,7 @@ def test_a_proxy_that_is_killed_loses_nothing_that_was_whole(tokenizer: Path, tm
             waiting = threads.submit(ask, patient)
             until_running(running)
             running.process.kill()
-            running.process.wait()
+            running.process.wait(60)
         whole = records(out)
         assert len(whole) == 2
         with proxy(*options(port, listen, tokenizer, out)) as running:
@@ -133,7 +133,7 @@ def test_a_proxy_that_is_killed_loses_nothing_that_was_whole(tokenizer: Path, tm
             assert ask(client(url, timeout=60)) == third  # and again: said anew, from the log or from memory
             assert len(records(out)) == 3
             running.process.kill()
-            running.process.wait()
+            running.process.wait(60)
         with proxy(*options(port, listen, tokenizer, out)) as running:
             assert ask(client(ready(running), timeout=60)) == third
             running.end()

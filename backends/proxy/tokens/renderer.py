@@ -16,6 +16,7 @@ from gyre.arrays import Int32Array
 from gyre.errors import InputError
 
 from ...engines.engine import Sampling
+from ...engines.same_model import PROBE_TEXT, ModelMarks, config_parts, model_figures
 from ..conversation import Message, Request, Speaker
 from .constraint import constraint
 from .controls import Controls
@@ -62,6 +63,8 @@ class Renderer:
         added = self.tokenizer.added_tokens_decoder.values()
         self._specials = sorted((token.content for token in added if token.special), key=len, reverse=True)
         self.vocabulary = self._vocabulary(Path(path))
+        probe = self.tokenizer.encode(PROBE_TEXT, add_special_tokens=False)
+        self.marks = ModelMarks(tuple(probe), model_figures(Path(path)))
         try:
             self.stop_ids = self._stop_ids(Path(path))
             self.seams = Seams(self)
@@ -102,12 +105,7 @@ class Renderer:
     def _vocabulary(self, folder: Path) -> int:
         """Return how many token ids there are: a model may have more than its tokenizer, and samples them too."""
         known: int = len(self.tokenizer)
-        try:
-            config = json.loads((folder / "config.json").read_bytes())
-        except (OSError, ValueError):
-            return known
-        parts = [config, config.get("text_config")] if isinstance(config, dict) else []
-        sizes = [part.get("vocab_size") for part in parts if isinstance(part, dict)]
+        sizes = (part.get("vocab_size") for part in config_parts(folder))
         return max(known, *(size for size in sizes if isinstance(size, int)), 0)
 
     def text(self, request: Request) -> str:

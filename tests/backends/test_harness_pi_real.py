@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import shutil
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,45 +15,17 @@ from harness_runs import Run, check_unharmed, run_harness, turn_of  # noqa: E402
 from harnesses import PI  # noqa: E402
 from proxy_bench import bench  # noqa: E402
 
-CONTEXT_TOKENS = 32_768  # of the tiny model for this: pi's prompt alone is longer than what it has otherwise
 
-
-@pytest.fixture
-def wide_model(tiny_model: Path, tmp_path: Path) -> Path:
-    """The tiny model, with a longer context."""
-    folder = tmp_path / "wide"
-    shutil.copytree(tiny_model, folder)
-    for name, field in (("config.json", "max_position_embeddings"), ("tokenizer_config.json", "model_max_length")):
-        settings = json.loads((folder / name).read_text())
-        (folder / name).write_text(json.dumps({**settings, field: CONTEXT_TOKENS}))
-    return folder
-
-
-@pytest.fixture
-def wide_server(wide_model: Path, tmp_path: Path) -> Iterator[Any]:
-    """A real SGLang that serves it."""
-    pytest.importorskip("sglang", reason="a real engine needs SGLang")
-    from small_server import SMALL_SERVER
-
-    from gyre.backends.engines.launching import ServerSettings, start_sglang
-
-    PI.path()
-    server = start_sglang(ServerSettings(wide_model, tmp_path / "server.log", cpu=True, flags=SMALL_SERVER))
-    try:
-        server.wait_ready(300)
-        yield server
-    finally:
-        server.end(signal.SIGKILL)
-
-
-def test_it_does_a_task_with_a_real_engine(wide_server: Any, wide_model: Path, tmp_path: Path) -> None:
+def test_it_does_a_task_with_a_real_engine(request: pytest.FixtureRequest, tiny_model: Path, tmp_path: Path) -> None:
     """A random model says what the task needs, for a grammar leaves it only the choice of tokens."""
+    PI.path()  # before a server is started for it
+    server_url = request.getfixturevalue("sglang_engine").url
     import httpx
     from steered_engine import SteeredEngine
 
     from gyre.backends.proxy.tokens import Parsers, Renderer
 
-    renderer = Renderer(wide_model, parsers=Parsers(tool_calls="qwen25", reasoning="qwen3"))
+    renderer = Renderer(tiny_model, parsers=Parsers(tool_calls="qwen25", reasoning="qwen3"))
     turns = PI.turns()
 
     def text_for(generation: Any) -> str:
@@ -66,7 +34,7 @@ def test_it_does_a_task_with_a_real_engine(wide_server: Any, wide_model: Path, t
     async def begun(generation: Any) -> None:
         """Abort the last reply in its middle, and let the engine go on a little later."""
         if text_for(generation) == turns[-1] and not generation.continued_tokens:
-            async with httpx.AsyncClient(base_url=wide_server.url) as server:
+            async with httpx.AsyncClient(base_url=server_url) as server:
                 (await server.post("/pause_generation", json={"mode": "abort"})).raise_for_status()
                 await asyncio.sleep(0.3)
                 (await server.post("/continue_generation", json={})).raise_for_status()
@@ -74,7 +42,7 @@ def test_it_does_a_task_with_a_real_engine(wide_server: Any, wide_model: Path, t
     engines: list[SteeredEngine] = []
 
     def make() -> Any:
-        engines.append(SteeredEngine(wide_server.url, renderer, text_for, begun))
+        engines.append(SteeredEngine(server_url, renderer, text_for, begun))
         return engines
 
     with bench(renderer, tmp_path / "log", make) as running:
