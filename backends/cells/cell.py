@@ -43,7 +43,6 @@ class Cell:
         spec: CellSpec,
         serving: ServingSide,
         training: TrainingSide | None,
-        record: Record = lambda transfer: None,
         *,
         step_s: float = 900.0,
     ) -> None:
@@ -51,7 +50,7 @@ class Cell:
         self.spec: Final = spec
         self.serving: Final = serving
         self.training: Final = training
-        self._record = record
+        self.record: Record = lambda transfer: None  # hears of every step; set by who tells of them
         self._step_s = step_s
         self._state = spec.state
         self._turn = asyncio.Lock()
@@ -163,7 +162,7 @@ class Cell:
             raise CellBrokenError(f"{name}: {error!r}") from error
         seconds = time.monotonic() - begin_s
         _log.info("a step of a move is done", extra={"cell": self.spec.cell, "step": name, "seconds": seconds})
-        self._record(Transfer(self.spec.cell, name, seconds))
+        self.record(Transfer(self.spec.cell, name, seconds))
 
     def _enter(self, state: CellState, changed: Changed = lambda state: None) -> None:
         if state not in CELL_MOVES[self._state]:

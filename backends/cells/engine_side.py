@@ -66,7 +66,8 @@ class EngineSide:
         """See `ServingSide.start`."""
         weights = self._publisher.weights
         server = await self._launch(weights)
-        self._up = _Up(server, SGLangEngine(server.url), EngineControl(server.url), weights)
+        url, key = server.url, server.key
+        self._up = _Up(server, SGLangEngine(url, key=key), EngineControl(url, key=key), weights)
         self._released, self._lost_since_s = False, None
         await self.admit()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -14,7 +15,7 @@ from gyre.cluster import CellRole, CellSpec, CellState
 from ..publishing.publisher import Publisher
 from ..publishing.weights import Weights
 from ..run.ports import Reports
-from .cell import Cell, CellBrokenError
+from .cell import Cell, CellBrokenError, Transfer
 
 _log = logging.getLogger(__name__)
 
@@ -22,8 +23,12 @@ _log = logging.getLogger(__name__)
 class WeightSource(Protocol):
     """Where weights come from: the core's trainer."""
 
+    async def newest(self) -> Weights:
+        """Return what the core holds, ready to be given to engines."""
+        ...
+
     async def weights(self, version: int) -> Weights:
-        """Return weights that the core holds, ready to be given to engines."""
+        """Return the same; an error where the core holds another version."""
         ...
 
 
@@ -42,8 +47,9 @@ _WATCH: Final = Watch()
 class LocalCells:
     """See `gyre.backends.run.ports.Cells`.
 
-    A cell fails by a step of a move, by an engine that dies or does not take new weights, or because its trainer's
-    owner says so (`fail`). It is told once, and brought back in the background: serving, with what is served then.
+    A cell fails by a step of a move, by an engine that dies or does not take new weights, by a trainer that dies while
+    it is needed, or because somebody says so (`fail`). It is told once, and brought back in the background: serving,
+    with what is served then. Every step of a move, and every engine's part of a publish, is told with its seconds.
     """
 
     def __init__(
@@ -59,11 +65,18 @@ class LocalCells:
         self._repairs: dict[int, asyncio.Task[None]] = {}
 
     async def start(self, reports: Reports) -> tuple[CellSpec, ...]:
-        """See `Cells.start`. All engines start at once; one that does not come up ends the run."""
+        """See `Cells.start`. All engines and trainers start at once; one that does not come up ends the run.
+
+        The core must be up: what it holds is served first.
+        """
         self._report = reports
+        self._publisher.weights = await self._source.newest()
         async with asyncio.TaskGroup() as group:
             for cell in self._cells.values():
+                cell.record = self._tell_transfer
                 group.create_task(cell.serving.start())
+                if cell.training is not None:
+                    group.create_task(cell.training.start())
         self._watcher = asyncio.create_task(self._look_regularly())
         return tuple(cell.spec for cell in self._cells.values())
 
@@ -82,13 +95,16 @@ class LocalCells:
 
     async def publish(self, version: int) -> None:
         """See `Cells.publish`. An engine that does not take the weights fails its cell; the others serve them."""
-        published = await self._publisher.publish(await self._source.weights(version))
+        begin_s = time.monotonic()
+        weights = await self._source.weights(version)
+        self._tell_transfer(Transfer(next(iter(self._cells)), "export", time.monotonic() - begin_s))
+        published = await self._publisher.publish(weights, self._given)
         for name, reason in published.failed.items():
             _log.warning("version %d was not given to %s: %s", version, name, reason)
         self._look()
 
     def fail(self, cell: int, reason: str) -> None:
-        """Tell that a cell cannot go on: its trainer has died, say."""
+        """Tell that a cell cannot go on: its host is gone, say."""
         one = self._cells[cell]
         if one.fail(reason):
             self._tell_failed(one, reason)
@@ -109,9 +125,17 @@ class LocalCells:
 
     def _look(self) -> None:
         for number, cell in self._cells.items():
-            # While a cell trains its engine is not needed: the move back finds out what became of it.
-            if cell.state not in (CellState.FAILED, CellState.TRAINING) and (reason := cell.serving.problem()):
+            if reason := _problem(cell):
                 self.fail(number, reason)
+
+    def _given(self, engine: str, seconds: float) -> None:
+        for number, cell in self._cells.items():
+            if cell.serving.name == engine:
+                self._tell_transfer(Transfer(number, "publish", seconds))
+
+    def _tell_transfer(self, transfer: Transfer) -> None:
+        assert self._report is not None
+        self._report(ev.TransferDone(self._report.now_s, transfer.cell, transfer.step, transfer.seconds))
 
     def _tell_failed(self, cell: Cell, reason: str) -> None:
         assert self._report is not None
@@ -136,3 +160,15 @@ class LocalCells:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, self._watch.retry_most_s)
         self._report(ev.CellJoined(self._report.now_s, cell.spec.cell))
+
+
+def _problem(cell: Cell) -> str:
+    """Return what is wrong with the side that a cell needs now.
+
+    While it trains that is not the engine: the move back finds out what became of it; and the other way round.
+    """
+    if cell.state is CellState.FAILED:
+        return ""
+    if cell.state is CellState.TRAINING:
+        return "" if cell.training is None else cell.training.problem()
+    return cell.serving.problem()

@@ -21,6 +21,11 @@ class RunningServer(Protocol):
         ...
 
     @property
+    def key(self) -> str:
+        """What requests to it must bear; "" where it asks for none."""
+        ...
+
+    @property
     def ended(self) -> bool:
         """Whether it is there no more."""
         ...
@@ -36,9 +41,10 @@ Launch = Callable[[Weights], Awaitable[RunningServer]]  # returns when it serves
 class LocalServer:
     """A process of this machine."""
 
-    def __init__(self, server: Server) -> None:
-        """Take a server that was started."""
+    def __init__(self, server: Server, key: str = "") -> None:
+        """Take a server that was started, and the key that it was given."""
         self._server: Final = server
+        self.key: Final = key
 
     @property
     def url(self) -> str:
@@ -73,6 +79,6 @@ def local_launch(settings: ServerSettings, *, ready_s: float = 600.0) -> Launch:
         except BaseException:  # cancelled, most likely: the thread ends with the process
             server.end(signal.SIGKILL)
             raise
-        return LocalServer(server)
+        return LocalServer(server, settings.key)
 
     return launch

@@ -8,6 +8,10 @@ from typing import Protocol
 class TrainingSide(Protocol):
     """The trainer ranks of a cell. They live as long as the cell: only their memory comes and goes."""
 
+    async def start(self) -> None:
+        """Bring the ranks up, at rest."""
+        ...
+
     async def load(self) -> None:
         """Take memory and be ready to claim micro-steps."""
         ...
@@ -20,6 +24,10 @@ class TrainingSide(Protocol):
         """Come to where `offload` leads, from wherever it is: a process that died is started again."""
         ...
 
+    def problem(self) -> str:
+        """What is wrong with the trainer now, such that it cannot train; "" where nothing is known."""
+        ...
+
     async def close(self) -> None:
         """End for good. Never raises."""
         ...
@@ -27,6 +35,11 @@ class TrainingSide(Protocol):
 
 class ServingSide(Protocol):
     """The engine of a cell. It lives as long as the cell: only its memory and its requests come and go."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name in the pool; "" while there is none."""
+        ...
 
     async def start(self) -> None:
         """Bring the engine up with the weights that are served now, and let it take requests."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,9 @@ from .weights import Weights
 _log = logging.getLogger(__name__)
 _LEAVE_S: Final = 10.0  # for replies to leave an engine that is taken out: they hear at once
 _SETTINGS: Final = GiveSettings()
+
+Heard = Callable[[str, float], None]
+"""Hears of an engine that has new weights: its name, and the seconds that it took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Publisher:
         """`weights` is what is served first."""
         self.pool: Final = pool
         self.weights = weights
-        self._settings = settings
+        self.settings = settings
         self._admitted: dict[str, EngineControl] = {}
         self._given: dict[str, Weights] = {}  # what each engine that was admitted is known to hold
         self._publishing = asyncio.Lock()
@@ -61,7 +64,7 @@ class Publisher:
         self._given.pop(engine.name, None)
         while holds is not self.weights:  # others may be published meanwhile
             weights = self.weights
-            await give(control, weights, self._settings)
+            await give(control, weights, self.settings)
             holds = weights
         self._given[engine.name] = holds
         self.readmit(engine, control)  # no await since the comparison: a publish that begins later finds it
@@ -83,10 +86,11 @@ class Publisher:
         self.withdraw(name)
         self._given.pop(name, None)
 
-    async def publish(self, weights: Weights) -> Published:
+    async def publish(self, weights: Weights, heard: Heard = lambda name, seconds: None) -> Published:
         """Give weights to all admitted engines at once; return when each has them or is out of the pool.
 
-        Cancelled, it leaves those that do not have them yet out of the pool.
+        `heard` is called for each engine as soon as it has them. Cancelled, it leaves those that do not have them yet
+        out of the pool.
         """
         async with self._publishing:
             self.weights = weights
@@ -96,25 +100,26 @@ class Publisher:
             try:
                 async with asyncio.TaskGroup() as group:
                     for control in engines.values():
-                        group.create_task(self._give(control, weights, given, failed))
+                        group.create_task(self._give(control, weights, given, failed, heard))
             finally:
                 rest = [control for name, control in engines.items() if name not in given and name not in failed]
                 await asyncio.gather(*map(self._take_out, rest))
         return Published(weights.version, given, failed)
 
     async def _give(
-        self, control: EngineControl, weights: Weights, given: dict[str, float], failed: dict[str, str]
+        self, control: EngineControl, weights: Weights, given: dict[str, float], failed: dict[str, str], heard: Heard
     ) -> None:
         begin_s = time.monotonic()
         self._given.pop(control.name, None)
         try:
-            await give(control, weights, self._settings)
+            await give(control, weights, self.settings)
         except Exception as error:  # a transfer's own too: one engine's trouble is not the others'
             _log.warning("engine %s is taken out", control.name, exc_info=not isinstance(error, NotGivenError))
             await self._take_out(control)
             failed[control.name] = str(error) or repr(error)
             return
         given[control.name] = time.monotonic() - begin_s
+        heard(control.name, given[control.name])
         self._given[control.name] = weights
         if self._admitted.get(control.name) is control:
             self.pool.refresh(control.name)

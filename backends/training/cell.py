@@ -32,6 +32,10 @@ class TrainingCell(Protocol):
         """Names the order of the N values: vectors of cells with equal names can be added."""
         ...
 
+    def release(self) -> None:
+        """Give GPU memory away; the next call that needs it takes it again. See `Trainer.release`."""
+        ...
+
     def load(self, values: Float32Array, version: int) -> None:
         """Take a snapshot, (N,)."""
         ...
@@ -71,34 +75,44 @@ class LocalCell:
         self.size: Final = len(trainer.weights)
         self.layout: Final = layout_name([trainer.weights.digest])
 
+    def release(self) -> None:
+        """See `TrainingCell.release`."""
+        self._trainer.release()
+
     def load(self, values: Float32Array, version: int) -> None:
         """See `TrainingCell.load`."""
-        self._trainer.load(torch.from_numpy(values), version)
+        self._awake().load(torch.from_numpy(values), version)
 
     def values(self) -> Float32Array:
         """See `TrainingCell.values`."""
-        return _array(self._trainer.weights.values.clone())
+        return _array(self._awake().weights.values.clone())
 
     def gradient(self, step: MicroStep) -> tuple[Float32Array, Figures]:
         """See `TrainingCell.gradient`."""
-        gradient, figures = self._trainer.gradient(step)
+        gradient, figures = self._awake().gradient(step)
         return _array(gradient), figures
 
     def update(self, gradient: Float32Array, executions: int) -> Mapping[str, float]:
         """See `TrainingCell.update`."""
-        return self._trainer.update(torch.from_numpy(gradient).to(self._trainer.model.device), executions)
+        trainer = self._awake()
+        return trainer.update(torch.from_numpy(gradient).to(trainer.model.device), executions)
 
     def save(self, folder: Path) -> None:
         """See `TrainingCell.save`."""
-        save_rank(self._trainer, folder, self._rank)
+        save_rank(self._awake(), folder, self._rank)
 
     def restore(self, folder: Path, version: int) -> None:
         """See `TrainingCell.restore`."""
-        load_rank(self._trainer, folder, self._rank, version)
+        load_rank(self._awake(), folder, self._rank, version)
 
     def export(self, out: Path, source: Path) -> None:
         """See `TrainingCell.export`."""
-        export(self._trainer.model, out, source)
+        export(self._awake().model, out, source)
+
+    def _awake(self) -> Trainer:
+        """Return the trainer with its memory."""
+        self._trainer.restore()
+        return self._trainer
 
 
 def layout_name(digests: list[str]) -> str:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from gyre.backends.run.ports import Reports, Restored
-from gyre.backends.run.worker import Worker
 from gyre.commands import OfferMicroSteps
 from gyre.events import CellFailed, MicroStepClaimed, MicroStepDone
 from gyre.trajectory.advantages import Baseline
@@ -21,16 +18,13 @@ from gyre.trajectory.store.part import Item
 
 from .cell import TrainingCell
 from .checkpoint import Checkpoints, CheckpointState
+from .core_cell import NUMBER as CORE
+from .core_cell import CoreCell
 from .elastic_core import ElasticCore, ElasticSettings
-from .elastic_step import GoneError
 from .group_micro_steps import GroupWork, Packing, group_work
-from .micro_step_bytes import from_bytes, to_bytes
-from .snapshot import SharedSnapshots
+from .micro_step_bytes import to_bytes
+from .snapshot import SharedSnapshots, check_layout
 from .step_service import StepService
-
-_log = logging.getLogger(__name__)
-
-_CLAIM_WAIT_S: Final = 10.0
 
 
 class CheckpointSettings(BaseModel):
@@ -45,8 +39,8 @@ class CheckpointSettings(BaseModel):
 class ElasticTraining:
     """Sums the gradients that the core and its satellites compute, and makes the updates at the core.
 
-    The core computes micro-steps itself while it is told that it trains (`train`). Satellites come over HTTP, at
-    `address` once it is started, with `key`.
+    The core computes micro-steps itself from `train` to `rest`. Satellites come over HTTP, at `address` once it is
+    started, with `key`.
     """
 
     def __init__(
@@ -81,7 +75,6 @@ class ElasticTraining:
             cursor: the place in the data, for checkpoints.
             host: where satellites are listened for.
         """
-        self._cell = cell
         self._items = items
         self._selection = selection or Selection()
         self._baseline = baseline
@@ -91,14 +84,10 @@ class ElasticTraining:
         self._shared = shared
         self._cursor = cursor
         self._host = host
-        self._worker = Worker("trainer")  # all that the cell does
         self.core = ElasticCore(elastic or ElasticSettings(), cell.layout, folder / "gradients", self)
         self._service = StepService(self.core, key)
         self.address = ""
-        self._trains = asyncio.Event()
-        self._core_cell = 0
-        self._loop: asyncio.Task[None] | None = None
-        self._failure: Exception | None = None
+        self._own = CoreCell(cell, self.core, self._core_failed)
         self._groups: list[int] = []
         self._metrics: tuple[tuple[str, float], ...] = ()
         self._reports: Reports
@@ -106,30 +95,56 @@ class ElasticTraining:
     async def start(self, reports: Reports) -> Restored:
         """See `Training.start`."""
         self._reports = reports
-        state = await self._worker.run(lambda: self._checkpoints.restore(self._cell))
+        state = await self._own.run(lambda: self._checkpoints.restore(self._own.cell))
         restored = Restored(0) if state is None else Restored(state.version, state.groups, state.metrics)
         await self._publish(restored.version)
         self.address = await self._service.start(self._host)
-        self._loop = asyncio.create_task(self._train())
         return restored
 
-    def train(self, trains: bool) -> None:
-        """Let the core compute micro-steps, or not; one that is being computed is finished."""
-        if trains:
-            self._trains.set()
-        else:
-            self._trains.clear()
+    @property
+    def version(self) -> int:
+        """Updates in the weights that the core holds."""
+        return self.core.snapshot[0]
+
+    @property
+    def failure(self) -> str:
+        """Why the core's own trainer cannot go on; "" where it can."""
+        error = self._own.failure
+        return "" if error is None else f"{type(error).__name__}: {error}"
+
+    def check_satellite(self, size: int, layout: str) -> None:
+        """Refuse a cell whose vectors, of `size` values in `layout`, are not the core's.
+
+        Raises:
+            InputError: they are not.
+        """
+        check_layout((self._own.cell.size, self._own.cell.layout), (size, layout))
+
+    def train(self) -> None:
+        """Let the core compute micro-steps."""
+        self._own.train()
+
+    async def rest(self) -> None:
+        """Let the core compute no more and give its memory away; what it is computing is finished first."""
+        await self._own.rest()
 
     async def leave(self, cell: int) -> None:
         """A cell trains no more, or is dead: what it had claimed waits again."""
         await self.core.leave(cell)
 
+    async def export(self, out: Path, source: Path) -> None:
+        """Write the core's weights as transformers and SGLang load them; `source` is the model's own folder.
+
+        Raises:
+            InputError: the system refuses to write, or `source` has gone.
+        """
+        await self._own.run(lambda: self._own.cell.export(out, source))
+
     async def open(self, step: int) -> None:
         """See `Training.open`."""
-        self._check()
-        version = self.core.snapshot[0]
-        if version != step:
-            raise RuntimeError(f"step {step} cannot be made: the core holds version {version}")
+        self._own.check()
+        if self.version != step:
+            raise RuntimeError(f"step {step} cannot be made: the core holds version {self.version}")
         self._groups.clear()
         await self.core.open(step)
 
@@ -147,9 +162,9 @@ class ElasticTraining:
 
     async def apply(self, step: int) -> tuple[tuple[str, float], ...]:
         """See `Training.apply`."""
-        self._check()
+        self._own.check()
         summed = await self.core.total()
-        made = await self._worker.run(lambda: self._cell.update(summed.gradient, summed.executions))
+        made = await self._own.run(lambda: self._own.cell.update(summed.gradient, summed.executions))
         await self._publish(step + 1)
         await self.core.finish()
         values = {**summed.figures.metrics(step, summed.executions), **made}
@@ -160,18 +175,14 @@ class ElasticTraining:
         """See `Training.checkpoint`."""
         if version % self._saving.every and not last:
             return False
-        state = CheckpointState(version, self._cell.layout, tuple(self._groups), self._metrics, self._cursor())
-        await self._worker.run(lambda: self._checkpoints.save(self._cell, state))
+        state = CheckpointState(version, self._own.cell.layout, tuple(self._groups), self._metrics, self._cursor())
+        await self._own.run(lambda: self._checkpoints.save(self._own.cell, state))
         return True
 
     async def stop(self) -> None:
         """See `Training.stop`."""
-        if self._loop is not None:
-            self._loop.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._loop
+        await self._own.stop()
         await self._service.stop()
-        await asyncio.to_thread(self._worker.close)
         if self._shared is not None:
             self._shared.clear()
 
@@ -186,36 +197,11 @@ class ElasticTraining:
     def _made(self, items: Sequence[Item], command: OfferMicroSteps) -> GroupWork:
         return group_work(items, command, self._selection, self._baseline, self._packing)
 
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise RuntimeError(f"the core has failed: {self._failure}") from self._failure
+    def _core_failed(self) -> None:
+        self._reports(CellFailed(self._reports.now_s, CORE))
 
     async def _publish(self, version: int) -> None:
-        values = await self._worker.run(self._cell.values)
+        values = await self._own.run(self._own.cell.values)
         await self.core.publish(version, values)
         if self._shared is not None:
             await asyncio.to_thread(self._shared.put, version, values)
-
-    async def _train(self) -> None:
-        """Compute micro-steps at the core for as long as the run lasts."""
-        try:
-            while True:
-                await self._trains.wait()
-                info = await self.core.info(_CLAIM_WAIT_S)
-                if info is not None:
-                    with suppress(GoneError):
-                        await self._train_in(info.attempt)
-        except Exception as error:  # satellites go on; the next command for the core ends the run
-            self._failure = error
-            _log.error("the core cannot train", exc_info=error)
-            await self.core.leave(self._core_cell)
-            self._reports(CellFailed(self._reports.now_s, self._core_cell))
-
-    async def _train_in(self, attempt: str) -> None:
-        while self._trains.is_set():
-            claim = await self.core.claim(attempt, self._core_cell, _CLAIM_WAIT_S)
-            if claim is None:
-                continue
-            step = from_bytes(claim.payload)
-            gradient, figures = await self._worker.run(lambda step=step: self._cell.gradient(step))  # type: ignore[misc]
-            await self.core.commit(attempt, self._core_cell, claim.number, gradient, figures)

@@ -70,6 +70,14 @@ class FlatWeights:
                 parameter.copy_(self.view(self.values, place))
 
     @torch.no_grad()
+    def move(self, device: torch.device) -> None:
+        """Hold the values, and the parameters, in memory of a device; what they were held in is free then."""
+        self.values = self.values.to(device, copy=True)
+        for place, parameter in self._held():
+            is_view = parameter.dtype is torch.float32
+            parameter.data = self.view(self.values, place) if is_view else parameter.data.to(device)
+
+    @torch.no_grad()
     def take_gradient(self) -> Tensor:
         """Return the gradient that is accumulated in the parameters, (N,) float32, and clear it there."""
         flat = torch.zeros_like(self.values)

@@ -67,6 +67,14 @@ class MasterOptimizer:
             for name in MOMENTS:
                 state[name] = self._weights.view(moments[name], place).to(master.device, copy=True)
 
+    def follow(self) -> None:
+        """Take up master weights that have moved to another device, and the moments with them."""
+        for master, place in zip(self._masters, self._weights.places, strict=True):
+            master.data = self._weights.view(self._weights.values, place)
+            state = self._adam.state.get(master) or {}
+            for name in state.keys() & set(MOMENTS):
+                state[name] = state[name].to(master.device)
+
     def _moment(self, master: nn.Parameter, name: str) -> Tensor:
         state = self._adam.state.get(master)
         return torch.zeros_like(master) if not state else state[name]

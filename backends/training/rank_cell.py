@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -12,42 +12,20 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import torch
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # its stubs do not name it
 
 from gyre.arrays import Float32Array
-from gyre.backends.models.config_file import read_architecture
-from gyre.backends.models.layout import Layout
-from gyre.backends.models.loading import load
-from gyre.backends.models.model import build
-from gyre.backends.models.world import join_world
 from gyre.trajectory.packing import MicroStep
 
-from .cell import LocalCell, layout_name
+from .cell import layout_name
+from .cell_recipe import CellRecipe, built_rank
 from .figures import Figures
-from .settings import TrainerSettings
-from .trainer import Trainer
 
 _GRACE_S = 5.0
 
 
 class CellLostError(Exception):
     """A rank of the cell ended or failed; the others were ended. Start the cell again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellRecipe:
-    """What the ranks of a cell build."""
-
-    folder: Path  # of the model, as Hugging Face has it
-    layout: Layout = field(default_factory=Layout)
-    settings: TrainerSettings = field(default_factory=TrainerSettings)
-    device: str = "cpu"  # or "cuda": rank r takes GPU `first_gpu` + r
-    first_gpu: int = 0
-    dtype: torch.dtype = torch.float32
-    attention: str = "sdpa"
-    threads: int = 1  # of each rank's CPU work
-    options: Mapping[str, Any] = field(default_factory=dict)  # of `gyre.backends.models.model.build`
 
 
 class RankCell:
@@ -78,12 +56,17 @@ class RankCell:
         ready = self._replies()
         self._sizes = [size for size, _ in ready]
         self.size = sum(self._sizes)
-        self.layout = layout_name([layout for _, layout in ready])
+        layouts = [layout for _, layout in ready]
+        self.layout = layouts[0] if ranks == 1 else layout_name(layouts)  # one rank is a `LocalCell`, here or elsewhere
 
     @property
     def processes(self) -> tuple[int, ...]:
         """Process ids of the ranks."""
         return tuple(process.pid or 0 for process in self._processes)
+
+    def release(self) -> None:
+        """See `TrainingCell.release`."""
+        self._call_all("release")
 
     def load(self, values: Float32Array, version: int) -> None:
         """See `TrainingCell.load`."""
@@ -174,8 +157,9 @@ class RankCell:
 
 def _serve(connection: Connection, recipe: CellRecipe, rank: int, port: int) -> None:
     """Be a rank until the cell closes its pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of a terminal: who owns the cell ends it
     try:
-        cell = _rank(recipe, rank, port)
+        cell = built_rank(recipe, rank, TCPStore("127.0.0.1", port, is_master=False))
         connection.send((False, (cell.size, cell.layout)))
         while True:
             name, arguments = connection.recv()
@@ -184,21 +168,3 @@ def _serve(connection: Connection, recipe: CellRecipe, rank: int, port: int) -> 
         pass
     except Exception as error:
         connection.send((True, f"{type(error).__name__}: {error}"))
-
-
-def _rank(recipe: CellRecipe, rank: int, port: int) -> LocalCell:
-    torch.set_num_threads(recipe.threads)
-    device = "cpu" if recipe.device == "cpu" else f"{recipe.device}:{recipe.first_gpu + rank}"
-    join_world(recipe.layout, rank=rank, store=TCPStore("127.0.0.1", port, is_master=False), device=device)
-    architecture = read_architecture(recipe.folder)
-    model = build(
-        architecture,
-        recipe.layout,
-        device,
-        recipe.dtype,
-        attention=recipe.attention,
-        initialize=False,
-        **recipe.options,
-    )
-    load(model, recipe.folder)
-    return LocalCell(Trainer(model, recipe.settings), rank)

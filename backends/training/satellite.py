@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import Final
 
 from .cell import TrainingCell
 from .elastic_step import Claim, GoneError
@@ -33,7 +34,7 @@ class Satellite:
         retry_s: float = 1.0,
     ) -> None:
         """Take a cell and its client; `snapshots` is where weights come from, left out: the client."""
-        self._cell = cell
+        self.cell: Final = cell
         self._client = client
         self._snapshots = snapshots or client
         self._wait_s = wait_s
@@ -43,15 +44,26 @@ class Satellite:
         self.committed = 0
 
     def leave(self) -> None:
-        """Let `run` end after the micro-step that is being computed, from any thread."""
+        """Let `run`, which was called, end after the micro-step that is being computed; from any thread."""
         self._leaves.set()
 
     def run(self) -> None:
-        """Work until `leave`.
+        """Work until `leave`, and give the cell's memory away; it may be called again then.
 
         Raises:
             InputError: the core trains another model, or runs another version of gyre.
         """
+        try:
+            self._work_on()
+        finally:
+            self._leaves.clear()
+        self.cell.release()
+        try:
+            self._client.leave()
+        except CoreLostError as error:  # its leases run out
+            _log.warning("the core did not hear of the leave", extra={"reason": str(error)})
+
+    def _work_on(self) -> None:
         greeted = False
         while not self._leaves.is_set():
             try:
@@ -66,16 +78,12 @@ class Satellite:
             except CoreLostError as error:
                 _log.warning("the core is not reached", extra={"reason": str(error)})
                 self._leaves.wait(self._retry_s)
-        try:
-            self._client.leave()
-        except CoreLostError as error:  # its leases run out
-            _log.warning("the core did not hear of the leave", extra={"reason": str(error)})
 
     def _join(self, info: StepInfo) -> None:
-        check_layout(info, self._cell.size, self._cell.layout)
+        check_layout((info.size, info.layout), (self.cell.size, self.cell.layout))
         if self._loaded != info.digest:
             self._loaded = ""
-            self._cell.load(self._snapshots.fetch(info), info.version)
+            self.cell.load(self._snapshots.fetch(info), info.version)
             self._loaded = info.digest
         while not self._leaves.is_set():
             claim = self._client.claim(info.attempt, self._wait_s)
@@ -83,7 +91,7 @@ class Satellite:
                 self._work(info, claim)
 
     def _work(self, info: StepInfo, claim: Claim) -> None:
-        gradient, figures = self._cell.gradient(from_bytes(claim.payload))
+        gradient, figures = self.cell.gradient(from_bytes(claim.payload))
         for left in reversed(range(_SEND_TRIES)):
             try:
                 self.committed += self._client.send(info.attempt, claim.number, gradient, figures)

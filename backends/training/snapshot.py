@@ -64,14 +64,14 @@ class SharedSnapshots:
         return self._folder / f"weights-{version}.f32"
 
 
-def check_layout(info: StepInfo, size: int, layout: str) -> None:
-    """Refuse to join a step of other weights.
+def check_layout(core: tuple[int, str], cell: tuple[int, str]) -> None:
+    """Refuse a cell of other weights; each is given by the size of its vectors and their layout.
 
     Raises:
         InputError: the core's vectors are not this cell's.
     """
-    if (info.size, info.layout) != (size, layout):
+    if core != cell:
         raise InputError(
-            f"the core's model has {info.size} weights in layout {info.layout}, this cell's has {size} in {layout}: "
+            f"the core's model has {core[0]} weights in layout {core[1]}, this cell's has {cell[0]} in {cell[1]}: "
             "give all cells one model and one layout"
         )

@@ -52,6 +52,28 @@ class Trainer:
             self._optimizer = MasterOptimizer(self.weights, self.settings.optimizer)
         return self._optimizer
 
+    def release(self) -> None:
+        """Give the GPU's memory away but for what the process itself needs: all tensors go to the host, till `restore`.
+
+        On CPU nothing happens.
+        """
+        if self.weights.values.device.type != "cpu":
+            self.move(torch.device("cpu"))
+            torch.cuda.empty_cache()
+
+    def restore(self) -> None:
+        """Take the memory again, where it was given away."""
+        if self.weights.values.device.type != self.model.device.type:
+            self.move(self.model.device)
+
+    def move(self, device: torch.device) -> None:
+        """Hold weights, moments and the reference policy's weights in memory of a device."""
+        self.weights.move(device)
+        if self._optimizer is not None:
+            self._optimizer.follow()
+        if self._reference is not None:
+            self._reference = self._reference.to(device)
+
     def load(self, values: Tensor, version: int) -> None:
         """Take a snapshot of this rank's weights, (N,) float32."""
         self.weights.load(values)

@@ -16,6 +16,8 @@ class Sides:
     hangs: set[str] = field(default_factory=set)
     done: list[str] = field(default_factory=list)
     trouble: str = ""  # of the engine
+    trainer_trouble: str = ""
+    name: str = "http://engine"
 
     async def _step(self, name: str) -> None:
         await asyncio.sleep(0)
@@ -65,3 +67,20 @@ class Sides:
 
     def problem(self) -> str:
         return self.trouble
+
+
+class TrainerOf:
+    """The training side of both, with troubles of its own."""
+
+    def __init__(self, sides: Sides) -> None:
+        self._sides = sides
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._sides, name)
+
+    async def reset(self) -> None:
+        await self._sides.reset()
+        self._sides.trainer_trouble = ""
+
+    def problem(self) -> str:
+        return self._sides.trainer_trouble

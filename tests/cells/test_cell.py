@@ -14,7 +14,7 @@ from gyre.groups import IllegalMoveError
 
 pytest.importorskip("aiohttp", reason="a cell's engine is steered by aiohttp")
 
-from cell_sides import Sides
+from cell_sides import Sides, TrainerOf
 
 from gyre.backends.cells.cell import Cell, CellBrokenError, Transfer
 
@@ -24,7 +24,10 @@ STEPS = ("drain", "release", "load", "offload", "restore", "admit", "reset", "re
 
 def cell_of(sides: Sides, transfers: list[Transfer] | None = None, step_s: float = 900.0) -> Cell:
     spec = CellSpec(1, CellKind.SATELLITE, 4, 1)
-    return Cell(spec, sides, sides, transfers.append if transfers is not None else lambda transfer: None, step_s=step_s)
+    cell = Cell(spec, sides, TrainerOf(sides), step_s=step_s)
+    if transfers is not None:
+        cell.record = transfers.append
+    return cell
 
 
 async def there_and_back(cell: Cell) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 pytest.importorskip("aiohttp", reason="a cell's engine is steered by aiohttp")
 pytest.importorskip("orjson", reason="the pool's engines speak JSON by orjson")
 
-from cell_sides import Sides
+from cell_sides import Sides, TrainerOf
 
 from gyre.backends.cells.cell import Cell, CellBrokenError
 from gyre.backends.cells.local_cells import LocalCells, Watch
@@ -20,42 +19,51 @@ from gyre.backends.engines.pool import EnginePool
 from gyre.backends.publishing.publisher import Publisher
 from gyre.backends.publishing.weights import Weights, on_disk
 from gyre.cluster import CellKind, CellRole, CellSpec, CellState
-from gyre.events import CellFailed, CellJoined, Event
+from gyre.events import CellFailed, CellJoined, Event, TransferDone
 
 
 class Heard(list[Event]):
+    """What was told, but for steps of moves, which are apart."""
+
     now_s = 0.0
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.transfers: list[TransferDone] = []
+
     def __call__(self, event: Event) -> None:
-        self.append(event)
-
-
-class NoSource:
-    async def weights(self, version: int) -> NoReturn:
-        raise AssertionError(version)
+        if isinstance(event, TransferDone):
+            self.transfers.append(event)
+        else:
+            self.append(event)
 
 
 class FolderSource:
+    async def newest(self) -> Weights:
+        return await self.weights(7)
+
     async def weights(self, version: int) -> Weights:
         return on_disk(version, Path("nowhere"))
 
 
-def run(check: Callable[[LocalCells, list[Sides], Heard], Awaitable[None]], source: object = None) -> None:
+def run(check: Callable[[LocalCells, list[Sides], Heard], Awaitable[None]]) -> None:
     """Check something of two cells that have started."""
 
     async def main() -> None:
         async with EnginePool() as pool:
             sides = [Sides(), Sides()]
             kinds = (CellKind.CORE, CellKind.SATELLITE)
+            publisher = Publisher(pool, on_disk(0, Path("nowhere")))
             cells = LocalCells(
-                [Cell(CellSpec(at, kinds[at], 4, 1), sides[at], sides[at]) for at in range(2)],
-                Publisher(pool, on_disk(0, Path("nowhere"))),
-                source or NoSource(),  # type: ignore[arg-type]
+                [Cell(CellSpec(at, kinds[at], 4, 1), sides[at], TrainerOf(sides[at])) for at in range(2)],
+                publisher,
+                FolderSource(),
                 Watch(every_s=0.005, retry_s=0.005, retry_most_s=0.01),
             )
             heard = Heard()
             try:
                 assert [spec.cell for spec in await cells.start(heard)] == [0, 1]
+                assert publisher.weights.version == 7, "engines start with what the core holds, also after a restart"
                 await check(cells, sides, heard)
             finally:
                 await cells.stop()
@@ -116,15 +124,24 @@ def test_a_move_that_is_broken_off_is_told() -> None:
     run(check)
 
 
-def test_a_dead_trainer_fails_its_cell_while_a_dead_engine_does_not_stop_training() -> None:
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_dead_trainer_fails_its_cell_while_a_dead_engine_does_not_stop_training(watched: bool) -> None:
     async def check(cells: LocalCells, sides: list[Sides], heard: Heard) -> None:
+        sides[1].trainer_trouble = "its trainer's process has ended"  # which nobody needs while the cell serves
+        await asyncio.sleep(0.02)
+        assert not heard
+        sides[1].trainer_trouble = ""
         await cells.switch(1, CellRole.TRAINING, lambda state: None)
         sides[1].trouble = "its engine's process has ended"
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.02)
         assert not heard
-        cells.fail(1, "its trainer has died")
-        cells.fail(1, "its trainer has died")
-        assert heard == [CellFailed(0.0, 1)]
+        if watched:
+            sides[1].trainer_trouble = "its trainer's process has ended"
+            await until(lambda: heard)
+        else:
+            cells.fail(1, "its host is gone")
+            cells.fail(1, "its host is gone")
+            assert heard == [CellFailed(0.0, 1)]
         await until(lambda: len(heard) == 2)
         assert heard[1] == CellJoined(0.0, 1)
         assert (sides[1].serves, sides[1].holds_memory) == (True, False)
@@ -139,4 +156,17 @@ def test_an_engine_without_new_weights_is_told_before_the_publish_is() -> None:
         await cells.publish(1)
         assert heard == [CellFailed(0.0, 0)]
 
-    run(check, FolderSource())
+    run(check)
+
+
+def test_each_step_of_a_move_is_told_with_its_seconds() -> None:
+    async def check(cells: LocalCells, sides: list[Sides], heard: Heard) -> None:
+        for role in (CellRole.TRAINING, CellRole.SERVING):
+            await cells.switch(1, role, lambda state: None)
+        await cells.publish(1)
+        steps = [(transfer.cell, transfer.step) for transfer in heard.transfers]
+        moves = ("drain", "release", "load", "offload", "restore", "admit")
+        assert steps == [*((1, step) for step in moves), (0, "export")]
+        assert all(transfer.seconds >= 0 for transfer in heard.transfers)
+
+    run(check)

@@ -112,7 +112,7 @@ def test_nothing_is_lost_to_cells_that_join_late_die_freeze_or_send_half(folder:
             await until(lambda: all(len(heard.claims(cell)) >= 2 for cell in (2, 3, 4)))
             processes[0].start()  # late
             await until(lambda: len(heard.done(1)) >= 2)
-            training.train(True)
+            training.train()
             await until(lambda: len(heard.done()) == number)
             assert sorted(heard.done()) == list(range(number))
             assert len(heard.done(1)) + len(heard.done(0)) == number - 3, "each of the others returned one"

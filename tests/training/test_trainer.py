@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("megatron.core", reason="training stands on megatron-core")
 import torch
-from model_kit import VOCABULARY, make_folder, reference
+from model_kit import VOCABULARY, loaded, make_folder, reference
 from packing_samples import random_samples
 from training_kit import SETTINGS, group_micro_steps, new_trainer
 
@@ -17,7 +17,9 @@ from gyre.backends.models.world import world_of_one
 from gyre.backends.training.figures import Figures
 from gyre.backends.training.micro_step_bytes import from_bytes, to_bytes
 from gyre.backends.training.settings import ObjectiveSettings, OptimizerSettings, TrainerSettings
+from gyre.backends.training.trainer import Trainer
 from gyre.errors import InputError
+from gyre.trajectory.objectives import GrpoSettings
 from gyre.trajectory.packing import pack_rows, pack_trees
 
 SAMPLES = random_samples(5, executions=4, size=40, rows=4, by_segment=False, vocabulary=VOCABULARY)
@@ -129,6 +131,26 @@ def test_a_gradient_that_is_no_number_changes_nothing(folder: Path) -> None:
     with pytest.raises(FloatingPointError, match="no update is made"):
         trainer.update(torch.full((len(before),), float("nan")), 1)
     assert torch.equal(trainer.weights.values, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_memory_that_moves_in_mid_training_changes_nothing(folder: Path, dtype: torch.dtype) -> None:
+    """As between host and GPU: parameters, master weights, moments and the reference policy stay one with another."""
+    grpo = ObjectiveSettings(kind="grpo", grpo=GrpoSettings(kl_weight=0.1))
+    settings = TrainerSettings(objective=grpo, optimizer=OptimizerSettings(learning_rate=1e-2))
+    ends = []
+    for moves in (False, True):
+        trainer = Trainer(loaded(folder, dtype=dtype), settings)
+        for step in group_micro_steps(0)[:3]:
+            gradient, _ = trainer.gradient(step)
+            trainer.update(gradient, 1)
+            before = trainer.weights.values
+            if moves:
+                trainer.move(torch.device("cpu"))
+                assert trainer.weights.values.data_ptr() != before.data_ptr()
+                before.fill_(torch.nan)  # it is nobody's any more
+        ends.append(trainer.weights.values)
+    assert torch.equal(*ends)
 
 
 def test_bytes_that_are_no_micro_step_are_refused() -> None:

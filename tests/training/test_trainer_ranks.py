@@ -19,9 +19,10 @@ from training_kit import group_micro_steps, new_trainer
 from gyre.backends.models.layout import Layout
 from gyre.backends.models.world import world_of_one
 from gyre.backends.training.cell import LocalCell, TrainingCell
+from gyre.backends.training.cell_recipe import CellRecipe
 from gyre.backends.training.checkpoint import Checkpoints, CheckpointState
 from gyre.backends.training.figures import Figures
-from gyre.backends.training.rank_cell import CellLostError, CellRecipe, RankCell
+from gyre.backends.training.rank_cell import CellLostError, RankCell
 from gyre.backends.training.settings import ObjectiveSettings, OptimizerSettings, TrainerSettings
 from gyre.trajectory.objectives import GrpoSettings
 
