@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -58,7 +58,7 @@ class WorkloadSettings(_Settings):
 class ClusterSettings(_Settings):
     """The cells and how they behave."""
 
-    hardware: str = Field(description="bundled hardware profile by name, or a file")
+    hardware: str = Field(description="bundled hardware profile by name, a file, or a run to measure it on")
     cells: int = Field(ge=1, le=4096, description="cells that may train, the core included")
     gpus_per_cell: int | None = Field(default=None, ge=1, description="GPUs of a cell; left out: as the hardware says")
     standalone_engines: int = Field(default=0, ge=0, le=4096, description="engines that only serve, beside the cells")
@@ -73,8 +73,9 @@ class ClusterSettings(_Settings):
     )
     kv_on_leave: KvOnLeave = KvOnLeave.RECOMPUTE
     kv_on_publish: KvOnPublish = KvOnPublish.RECOMPUTE
-    rebalance: float = Field(
-        default=1.5, ge=1, description="load over the least load at which a thread changes its engine"
+    evaluators: int | None = Field(default=None, ge=1, description="evaluations at once; left out: as many as come")
+    rebalance: Literal[0] | Annotated[float, Field(ge=1)] = Field(
+        default=1.5, description="load over the least load at which a thread changes its engine; 0: never, as the proxy"
     )
 
     @model_validator(mode="after")
@@ -123,19 +124,16 @@ class FaultSettings(_Settings):
     cell_repair_s: float = Field(default=600.0, gt=0)
 
 
-class RunSettings(_Settings):
-    """Everything that determines a simulated run."""
+class SchedulerSettings(_Settings):
+    """What a scheduler is told, in a simulated run and in a real one: what was tuned in one goes to the other."""
 
     policy: str = "elastic"
     policy_settings: dict[str, Any] = Field(default_factory=dict)
     seed: int = Field(default=0, ge=0)
-    workload: WorkloadSettings
-    cluster: ClusterSettings
     training: TrainingSettings
     groups: GroupSettings = GroupSettings()
     buffer: BufferSettings = BufferSettings()
     limits: LimitSettings = LimitSettings()
-    faults: FaultSettings = FaultSettings()
     watch: WatchSettings | None = Field(default=None, description="thresholds of alerts; left out: the defaults")
 
     @model_validator(mode="after")
@@ -143,10 +141,6 @@ class RunSettings(_Settings):
         after, size = self.groups.cancel_equal_after, self.training.group_size
         if after is not None and after > size:
             raise ValueError(f"groups.cancel_equal_after: {after} is more than training.group_size, {size}")
-        if self.faults.score_hang_rate > 0 and self.training.score_timeout_s is None:
-            raise ValueError(
-                "faults.score_hang_rate: without a time-out a run waits for ever; set training.score_timeout_s"
-            )
         return self
 
     def make_policy(self) -> Policy:
@@ -154,7 +148,7 @@ class RunSettings(_Settings):
         kind = find_policy(self.policy)
         return kind(validated(kind.Settings, self.policy_settings, f"policy {self.policy}"))
 
-    def resolved(self) -> RunSettings:
+    def resolved(self) -> Self:
         """Return these settings with every default of the policy written out."""
         kind = find_policy(self.policy)
         full: PolicySettings = validated(kind.Settings, self.policy_settings, f"policy {self.policy}")
@@ -175,3 +169,19 @@ class RunSettings(_Settings):
             buffer=self.buffer,
             seed=self.seed,
         )
+
+
+class RunSettings(SchedulerSettings):
+    """Everything that determines a simulated run."""
+
+    workload: WorkloadSettings
+    cluster: ClusterSettings
+    faults: FaultSettings = FaultSettings()
+
+    @model_validator(mode="after")
+    def _hangs_end(self) -> Self:
+        if self.faults.score_hang_rate > 0 and self.training.score_timeout_s is None:
+            raise ValueError(
+                "faults.score_hang_rate: without a time-out a run waits for ever; set training.score_timeout_s"
+            )
+        return self

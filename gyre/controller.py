@@ -49,7 +49,8 @@ class Controller:
         self.stopped = False
         self.fleet = Fleet()
         settings.refuse_impossible(policy.settings, tasks)
-        self.pool = Pool(settings.groups.stride(settings.group_size), self.new_buffer())
+        buffer = SampleBuffer(settings.buffer, settings.groups_per_step, seed=settings.seed)
+        self.pool = Pool(settings.groups.stride(settings.group_size), buffer)
         self.step = Step()
         self.kept = KeptGroups()
         self.out = Outbox()
@@ -66,6 +67,7 @@ class Controller:
             ev.ExecutionScored: self.members.scored,
             ev.ExecutionLost: self.members.lost,
             ev.LoadReport: lambda event: None,
+            ev.TransferDone: lambda event: None,
             ev.CellChanged: self._cell_changed,
             ev.CellFailed: self._cell_failed,
             ev.CellJoined: self._cell_joined,
@@ -76,10 +78,6 @@ class Controller:
             ev.WeightsPublished: self._weights_published,
             ev.Timer: self._timer,
         }
-
-    def new_buffer(self) -> SampleBuffer:
-        """Return an empty buffer of ready groups."""
-        return SampleBuffer(self.settings.buffer, self.settings.groups_per_step, seed=self.settings.seed)
 
     @property
     def time_s(self) -> float:
@@ -104,7 +102,7 @@ class Controller:
         if not self.stopped or isinstance(event, (ev.CheckpointSaved, ev.RunResumed)):
             self._handlers[type(event)](event)
             self._guard.event(self.version)
-            if not isinstance(event, ev.LoadReport) and not self.stopped:
+            if not isinstance(event, (ev.LoadReport, ev.TransferDone)) and not self.stopped:
                 self._settle()
         return commands
 
@@ -124,7 +122,7 @@ class Controller:
 
     def _group_dropped(self, group: Group, reason: str) -> None:
         self.pool.drop(group)
-        self.out.put(cmd.DropGroup, group.group, reason)
+        self._put_drop(group, reason)
 
     def remove(self, removals: Iterable[Removal]) -> None:
         """Let groups go that left the buffer: drop those never trained, keep the others while they may be needed."""
@@ -133,9 +131,13 @@ class Controller:
             if removal.trained:
                 self.kept.keep(group)
             else:
-                self.out.put(cmd.DropGroup, group.group, removal.reason)
+                self._put_drop(group, removal.reason)
         if not self.settings.keeps_until_checkpoint:
             self._release(self.version)
+
+    def _put_drop(self, group: Group, reason: str) -> None:
+        self._guard.dropped(reason)
+        self.out.put(cmd.DropGroup, group.group, reason)
 
     def _cell_changed(self, event: ev.CellChanged) -> None:
         self.fleet.change(event.cell, event.state)
@@ -143,7 +145,7 @@ class Controller:
             self.step.release(event.cell)
 
     def _cell_failed(self, event: ev.CellFailed) -> None:
-        if self.fleet.cells[event.cell].state is CellState.FAILED:
+        if self.fleet.cell(event.cell).state is CellState.FAILED:
             return  # both who watches a cell and who moves it may tell
         self.fleet.change(event.cell, CellState.FAILED)
         self.step.release(event.cell)
@@ -247,7 +249,7 @@ class Controller:
                 if role is CellRole.SERVING and index == 0 and self.step.phase is StepPhase.UPDATING:
                     raise IllegalMoveError("the core holds the sum of the gradients until the update is applied")
                 self.fleet.ask(index, role)
-            except (IllegalMoveError, IndexError) as error:
+            except IllegalMoveError as error:
                 raise self._policy.fault("moves", f"cell {index} to {role}: {error}") from error
             self.out.put(cmd.SwitchRole, index, role)
 
@@ -266,7 +268,8 @@ class Controller:
             self.out.put(cmd.OpenStep, self.version)
         if step.phase is not StepPhase.OPEN:
             return
-        for _ in range(min(self._policy.take(), self.pool.takeable_groups(self.version))):
+        takeable = self.pool.takeable_groups(self.version)
+        for _ in range(min(self._policy.take(), takeable) if takeable else 0):
             group = self.pool.take(self.version)
             step.groups.append(group.group)
             self._offer(group)

@@ -40,6 +40,11 @@ class ControllerSettings:
                 f"buffer.capacity_groups: {buffer.capacity_groups}, but a step takes {self.groups_per_step} groups; "
                 f"give {self.groups_per_step} or more, or a smaller groups_per_step"
             )
+        if buffer.piles_up:
+            raise InputError(
+                f"buffer.older_share: {buffer.older_share:g} with max_uses {buffer.max_uses} leaves more used groups "
+                "waiting with every step; give max_staleness, capacity_groups or capacity_bytes"
+            )
         if most is not None and most < policy.mu - 1:
             raise InputError(
                 f"buffer.max_staleness: {most}, but the last step of a burst of mu {policy.mu} trains groups that are "

@@ -95,6 +95,19 @@ class CellChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TransferDone(Event):
+    """A cell has done a step of a move, or its part of a publish, in so many seconds. Nothing follows from it.
+
+    `step` is drain, release, load, offload, restore or admit; reset or revive after a failure; export (the core) or
+    publish (each engine) when new weights are given out.
+    """
+
+    cell: int
+    step: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class CellFailed(Event):
     """A cell is gone; micro-steps that it had claimed and not returned are in the queue again."""
 

@@ -66,9 +66,15 @@ class Fleet:
         self.elastic_cells = tuple(cell for cell in self.cells if cell.elastic)
         self._sum()
 
+    def cell(self, index: int) -> Cell:
+        """Return a cell; raise IllegalMoveError where there is none of this number."""
+        if not 0 <= index < len(self.cells):
+            raise IllegalMoveError(f"cell {index} is none of the {len(self.cells)} cells")
+        return self.cells[index]
+
     def change(self, index: int, state: CellState) -> None:
         """Record that a cell entered `state`; raise IllegalMoveError where the table does not allow it."""
-        cell = self.cells[index]
+        cell = self.cell(index)
         if state not in CELL_MOVES[cell.state]:
             raise IllegalMoveError(f"cell {index} cannot go from {cell.state} to {state}")
         cell.state = state
@@ -78,7 +84,7 @@ class Fleet:
 
     def ask(self, index: int, role: CellRole) -> None:
         """Record that a cell was asked to take `role`; raise IllegalMoveError if it cannot."""
-        cell = self.cells[index]
+        cell = self.cell(index)
         settled = CellState.SERVING if role is CellRole.TRAINING else CellState.TRAINING
         if cell.state is not settled or not cell.elastic:
             raise IllegalMoveError(f"cell {index} ({cell.spec.kind}, {cell.state}) cannot be asked to take role {role}")

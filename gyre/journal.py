@@ -21,6 +21,7 @@ from .commands import Command
 from .events import Event
 
 JOURNAL_VERSION: Final = 2
+JOURNAL_FILE: Final = "journal.jsonl"  # its name in a run's folder
 _READABLE: Final = (1, 2)  # version 1 lacks the fields that have a default
 
 Entry = Event | Command

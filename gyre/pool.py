@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,6 +14,7 @@ from .data_cursor import DataCursor
 from .groups import Execution, ExecutionState, Group, GroupState
 
 SAMPLE_TOKEN_BYTES: Final = 21  # of a sample in memory, a token: `gyre.trajectory.samples.TOKEN_FIELDS`
+_USED: Final = frozenset({GroupState.TRAINING, GroupState.CONSUMED})
 
 
 @dataclass(slots=True)
@@ -163,6 +164,20 @@ class Pool:
             if number not in gone:
                 self.groups[number].move(GroupState.READY)
         return removals
+
+    def roll_back(self, kept: Iterable[Group], version: int) -> None:
+        """Forget the updates after `version` and the open step: what they used waits again, `kept` groups too."""
+        self.groups |= {group.group: group for group in kept}
+        lost: list[tuple[Entry, int]] = []
+        for group in self.groups.values():
+            uses = sum(made > version for made in group.trained)
+            if uses:
+                lost.append((entry_of(group), uses))
+                del group.trained[-uses:]
+                self.outstanding_groups += not group.trained
+            if group.state in _USED:
+                group.move(GroupState.READY)
+        self.buffer.roll_back(lost, version)
 
     def forget(self, removal: Removal) -> Group:
         """Forget a group that left the buffer; return it."""

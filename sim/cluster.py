@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -45,7 +46,7 @@ class SimCluster(Cluster):
     ) -> None:
         cells = build_cells(settings, hardware, cell_capacity(settings, hardware, program))
         engines = [hardware.engine_spec()] * cells[-1].engines.stop
-        model = ServingModel(program, engines, rebalance=settings.cluster.rebalance)
+        model = ServingModel(program, engines, rebalance=settings.cluster.rebalance or math.inf)
         self._context = Context(settings, hardware, program, simpy.Environment(), model, self.report)
         self._controller = controller
         self._record = record

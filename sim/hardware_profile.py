@@ -65,7 +65,13 @@ class HardwareProfile(BaseModel):
     @property
     def publish_s(self) -> float:
         """Seconds to bring new weights to every engine."""
-        return self.publish.fixed_s + self.model.weights_bytes / self.publish.bytes_per_s
+        rate = self.publish.bytes_per_s
+        return self.publish.fixed_s + (0.0 if rate is None else self.model.weights_bytes / rate)
+
+    @property
+    def pull_s(self) -> float:
+        """Seconds for a satellite to take the core's snapshot."""
+        return self.publish_s if self.publish.pull_s is None else self.publish.pull_s
 
     @property
     def migration_s_per_token(self) -> float:
@@ -155,13 +161,21 @@ def hardware_names() -> tuple[str, ...]:
 
 
 def load_hardware(name_or_path: str | Path) -> HardwareProfile:
-    """Read a profile: a file where one has that path, otherwise the bundled profile of that name.
+    """Read a profile: a file or a run's folder where one has that path, otherwise the bundled profile of that name.
 
-    A file may set `base = "<bundled name>"` and then give only the sections and keys that differ.
+    A run's folder stands for what was measured on that run (`gyre.sim.calibration`). A file may set
+    `base = "<bundled name>"` and then give only the sections and keys that differ.
 
     Raises InputError (one line: file, field, remedy) where nothing is found or the content is not a valid profile.
     """
     path = Path(name_or_path)
+    if str(name_or_path) and path.is_dir():
+        from gyre.workload.recorded_run.marker import is_run_folder
+
+        from .calibration import measured_hardware
+
+        if is_run_folder(path):
+            return measured_hardware(path)
     if path.is_file():
         return validated(HardwareProfile, _with_base(read_toml(path, _GUIDE), str(path)), str(path), _GUIDE)
     if isinstance(name_or_path, Path) or path.suffix == ".toml" or path.name != str(name_or_path):

@@ -79,8 +79,15 @@ class Switch(_Section):
 class Publish(_Section):
     """New weights from the core to all engines."""
 
-    bytes_per_s: Positive  # effective, over the whole replica
+    bytes_per_s: Positive | None = None  # effective, over the whole replica; left out: `fixed_s` is all of it
     fixed_s: NonNegative = 0.0
+    pull_s: NonNegative | None = None  # for a satellite to take the core's snapshot; left out: as a publish
+
+    @model_validator(mode="after")
+    def _takes_time_or_says_so(self) -> Self:
+        if self.bytes_per_s is None and "fixed_s" not in self.model_fields_set:
+            raise ValueError("give bytes_per_s, fixed_s or both")
+        return self
 
 
 class Training(_Section):
@@ -96,6 +103,8 @@ class Training(_Section):
     attention_flops_per_pair: NonNegative = 0.0  # forward, a (query, key) pair: 4*full-attention layers*heads*head dim
     micro_step_overhead_s: NonNegative
     update_s: NonNegative
+    checkpoint_s: NonNegative = 0.0  # after each update, before the core takes the next step's groups
+    offer_s: NonNegative = 0.0  # for the core to make one group's micro-steps, one group after another
 
     @model_validator(mode="after")
     def _one_rate(self) -> Self:

@@ -14,6 +14,7 @@ from gyre.events import ExecutionFinished, ExecutionScored, ExecutionStarted
 from gyre.outcome import Outcome
 
 from .context import Context
+from .evaluators import Evaluators
 from .sampler import GroupSampler
 from .serving import Ended, EndReason
 
@@ -42,6 +43,7 @@ class Rollouts:
     def __init__(self, context: Context, sampler: GroupSampler) -> None:
         self._context = context
         self._sampler = sampler
+        self._evaluators = Evaluators(context)
         self._rollouts: dict[int, _Rollout] = {}
         self._tasks: dict[int, int] = {}  # of groups that may get more executions
         settings = context.settings
@@ -134,7 +136,7 @@ class Rollouts:
         if self._drawn(_HANG_DRAW, self._context.settings.faults.score_hang_rate, execution, attempt):
             return
         scoring_s = float(self._context.program.scoring_s[self._rollouts[execution].row])
-        self._context.after(scoring_s, lambda _: self._scored(execution, attempt))
+        self._evaluators.evaluate(scoring_s, lambda: self._scored(execution, attempt))
 
     def _scored(self, execution: int, attempt: int) -> None:
         context, rollout = self._context, self._rollouts.get(execution)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gyre.cluster import CellKind
 from gyre.config import RunSettings
 from gyre.controller import Controller
 from gyre.errors import InputError
 from gyre.journal import Entry
-from gyre.policies import AsyncSettings
 from gyre.workload.load import load_program
 from gyre.workload.program import Program
 
@@ -90,17 +88,6 @@ def gpus_of(settings: RunSettings) -> int:
 
 def check(settings: RunSettings) -> None:
     """Raise InputError where a policy cannot work on the cluster that the settings describe."""
-    policy, cells = settings.make_policy().settings, settings.cluster.cells
+    policy, cluster = settings.make_policy().settings, settings.cluster
     settings.controller_settings().refuse_impossible(policy)
-    if not isinstance(policy, AsyncSettings):
-        return
-    serving = cells + settings.cluster.standalone_engines - (policy.train_cells or 1)
-    if serving < 1:
-        raise InputError(
-            f"policy async: train_cells: {policy.train_cells or 1} of {cells} cells train, none is left to serve; "
-            "give more cells, fewer train_cells or standalone_engines"
-        )
-    if (policy.train_cells or 1) > cells:
-        raise InputError(
-            f"policy async: train_cells: {policy.train_cells} is more than the {cells} {CellKind.CORE} and satellites"
-        )
+    policy.refuse_impossible(cluster.cells, cluster.standalone_engines)

@@ -21,7 +21,8 @@ class Trainer:
     """Queue of the open step and the cells that work on it.
 
     A cell claims a micro-step as soon as it is free, oldest policy version first. A satellite's first claim in a step
-    is preceded by the pull of the core's snapshot.
+    is preceded by the pull of the core's snapshot. The core makes groups' micro-steps one group after another, once the
+    last update is saved; they can be claimed from then on.
     """
 
     def __init__(
@@ -32,22 +33,35 @@ class Trainer:
         self._trains = trains
         self._before_update = before_update  # reports what must stand in the journal before the update does
         self._step = -1
+        self._attempt = 0  # steps begun so far, those begun again included
         self._queue: list[Claim] = []  # heap
         self._claims: dict[int, Claim] = {}  # cell -> what it works on
         self._work: dict[int, simpy.Event] = {}  # cell -> end of what it works on
         self._joined: set[int] = set()  # cells that hold this step's snapshot
         self._update: simpy.Event | None = None  # rings when the update under way is made
+        self._prepared_s = 0.0  # the core has made all that was offered so far
 
     def open(self, step: int) -> None:
         """Begin a step with an empty queue; what a restarted step had in work is abandoned."""
         for cell in list(self._work):
             self._abandon(cell)
         self._step = step
+        self._attempt += 1
         self._queue.clear()
         self._joined = {0}
 
     def offer(self, command: OfferMicroSteps) -> None:
-        """Put micro-steps into the queue and let free cells claim."""
+        """Put micro-steps into the queue, once they are made, and let free cells claim."""
+        now_s = self._context.now_s
+        self._prepared_s = max(self._prepared_s, now_s) + self._context.hardware.training.offer_s
+        if self._prepared_s > now_s:
+            self._context.after(self._prepared_s - now_s, partial(self._made, command, self._attempt))
+        else:
+            self._made(command, self._attempt)
+
+    def _made(self, command: OfferMicroSteps, attempt: int, _: simpy.Event | None = None) -> None:
+        if attempt != self._attempt:
+            return  # the step was begun again meanwhile
         for place, samples in enumerate(command.samples):
             heapq.heappush(self._queue, (command.version, command.first + place, samples))
         self._claim_all()
@@ -77,6 +91,7 @@ class Trainer:
             return
         self._update = None
         self._before_update()
+        self._prepared_s = self._context.now_s + self._context.hardware.training.checkpoint_s
         self._context.report(UpdateApplied(self._context.now_s, step + 1))
 
     def _abandon(self, cell: int) -> None:
@@ -100,7 +115,7 @@ class Trainer:
     def _seconds(self, cell: int, claim: Claim) -> float:
         hardware, samples = self._context.hardware, claim[2]
         seconds = micro_step_s(hardware, sum(samples), self._gpus[cell], attended_pairs(samples))
-        return seconds if cell in self._joined else seconds + hardware.publish_s  # the pull of the snapshot
+        return seconds if cell in self._joined else seconds + hardware.pull_s
 
     def _returned(self, cell: int, work: simpy.Event) -> None:
         if self._work.get(cell) is not work:

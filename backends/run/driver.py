@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from gyre import commands as cmd
 from gyre import events as ev
@@ -26,6 +26,7 @@ from .ports import Ports, Restored
 from .run_journal import RunJournal
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 class RunFailedError(Exception):
@@ -86,7 +87,7 @@ class RealCluster(Cluster):
     @property
     def complete(self) -> bool:
         """Whether the last step is made, and its weights are durable."""
-        return self._controller.stopped and self._book.saved_version >= self._controller.version
+        return self._journal.complete
 
     def __call__(self, event: Event) -> None:
         """Take an event; it is handled after those that came before it."""
@@ -134,12 +135,13 @@ class RealCluster(Cluster):
         book.take_gone()
         await ports.rollouts.recover(book.executions.keys())
         await ports.samples.recover(book.groups.keys())
-        restored = await ports.training.start(self)
-        specs = await ports.cells.start(self)
+        restored = await _brought_up("the trainer", ports.training.start(self))
+        specs = await _brought_up("the cells", ports.cells.start(self))
         self._background = [
             asyncio.create_task(self._watched("the journal", self._journal.sync_regularly)),
             asyncio.create_task(self._watched("training", self._lane.run)),
         ]
+        self._clock = RunClock(book.last_s)  # the run's time is not spent on bringing cells up
         if book.begun:
             self._resume(restored, specs)
         elif restored.version:
@@ -237,8 +239,30 @@ class RealCluster(Cluster):
                 _log.error("%s cannot be stopped", what, exc_info=error)
 
 
+async def _brought_up(what: str, start: Coroutine[Any, Any, _T]) -> _T:
+    try:
+        return await start
+    except InputError:
+        raise
+    except Exception as failure:
+        error: Exception = failure
+        while isinstance(error, ExceptionGroup):  # of what was started at once, the first that failed
+            error = error.exceptions[0]
+        if isinstance(error, InputError):
+            raise error from failure
+        raise RunFailedError(f"{what} cannot be brought up: {one_line(error)}") from failure
+
+
+class Stoppable(Protocol):
+    """What can be told to stop."""
+
+    def stop(self) -> None:
+        """End here."""
+        ...
+
+
 @contextmanager
-def stopped_by_signals(cluster: RealCluster) -> Iterator[None]:
+def stopped_by_signals(cluster: Stoppable) -> Iterator[None]:
     """Let Ctrl-C and SIGTERM stop a run at the next event; a second one ends the process as it always does.
 
     Use it within the running event loop.

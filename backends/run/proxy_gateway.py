@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gyre.outcome import Outcome
 from gyre.trajectory.call import CallRecord
 from gyre.trajectory.call_log import CallLog
 from gyre.trajectory.tree import Refusal
 
-from ..proxy.limits import Limits
+from ..proxy.limits import NO_LIMITS, Limits
 from ..proxy.proxy import Proxy
 from .gateway import Endpoint
 from .worker import Worker
@@ -18,15 +19,17 @@ from .worker import Worker
 class ProxyGateway:
     """A proxy that runs in this event loop. Close it when nothing is asked of it any more."""
 
-    def __init__(self, proxy: Proxy) -> None:
+    def __init__(self, proxy: Proxy, limits: Limits = NO_LIMITS) -> None:
+        """`limits` are those of every execution, beside its own limit of time."""
         self._proxy = proxy
+        self._limits = limits
         self._log: CallLog | None = None
         self._worker = Worker("calls")
         self.close = self._worker.close
 
     def open(self, name: str, *, group: str, harness: str, task: str, seconds: float | None) -> Endpoint:
         """See `Gateway.open`."""
-        limits = Limits(seconds=seconds)
+        limits = replace(self._limits, seconds=seconds)
         opened = self._proxy.open_execution(name, group=group, harness=harness, task=task, limits=limits)
         return Endpoint(opened.base_url, opened.key)
 

@@ -60,6 +60,11 @@ class RunJournal:
         journal._writer.sync()
         return journal
 
+    @property
+    def complete(self) -> bool:
+        """Whether the last step is made, and its weights are durable."""
+        return self.controller.stopped and self.book.saved_version >= self.controller.version
+
     def commit(self, event: Event) -> list[Command]:
         """Give an event to the controller; return its commands once both are written.
 

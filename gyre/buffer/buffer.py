@@ -151,7 +151,8 @@ class SampleBuffer:
         """Go back to the weights of `version`, as after a restart of the trainer, and give up the open step.
 
         `lost` are the groups that later updates used, with all their uses, and how many of these are lost: they wait
-        again, also those that had left. O(n log n) in the groups held.
+        again, also those that had left, in the order in which all became ready. What waits may then be more than the
+        capacity, until the next `add` or `consumed`. O(n log n) in the groups held.
 
         Raises:
             ValueError: a group has fewer uses than are lost.
@@ -162,6 +163,9 @@ class SampleBuffer:
             self._waiting.discard(held)
         for entry, uses in lost:
             self._lose_uses(entry, uses)
+        entries = sorted((held.entry for held in self._held.values()), key=lambda entry: (entry.ready_s, entry.group))
+        self._held = {entry.group: Held(entry, place) for place, entry in enumerate(entries)}
+        self._arrived = len(entries)
         self._wait_again(self._held)
         self._draw()
 

@@ -65,3 +65,15 @@ class BufferSettings:
             raise InputError(f"max_uses: {self.max_uses} changes nothing without older_share; give both, or neither")
         if self.on_stale is OnStale.WAIT and self.max_staleness is None:
             raise InputError('on_stale: "wait" needs max_staleness; give both')
+
+    @property
+    def piles_up(self) -> bool:
+        """Whether used groups that wait grow in number without end, where new ones are always there.
+
+        With s the `older_share`, 1 - s of a step's groups are used for the first time, and s / (max_uses - 1) at most
+        for the last.
+        """
+        limits = (self.max_staleness, self.capacity_groups, self.capacity_bytes)
+        if not self.older_share or any(limit is not None for limit in limits):
+            return False
+        return 1 - self.older_share > self.older_share / (self.max_uses - 1)

@@ -17,8 +17,10 @@ from .interrupt import INTERRUPTED, CommandStoppedError, termination_as_interrup
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "compare": ("compare", "Compare policies side by side on one workload, at equal GPUs and equal staleness."),
     "simulate": ("simulate", "Simulate one policy on one workload."),
+    "run": ("run", "Train a model on tasks: real cells, harnesses, evaluator, trainer."),
     "report": ("report", "Draw the report of a results folder again."),
     "trace": ("trace", "Import, describe, fit and generate workloads."),
+    "calibrate": ("calibrate", "Fit a hardware profile to a run, and say how well the simulator then tells its times."),
     "proxy": ("proxy", "Serve unmodified agent harnesses from SGLang servers, and record every token."),
     "score": ("score", "Evaluate what executions left, by a command, tests, a function, a service or rules."),
     "model": ("model", "Make, import and inspect the models that cells train and serve."),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
+import resource
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 _EXTRA: Final = "gyre proxy needs packages that are not installed ({}); pip install 'gyre[proxy]'"
 _LOOK_EVERY_S: Final = 0.1
+_OPEN_FILES: Final = 65_536
 
 
 @click.command()
@@ -53,7 +57,7 @@ _LOOK_EVERY_S: Final = 0.1
 @click.option("--reasoning-parser", default="", help="SGLang's name for the model's form of reasoning.")
 @click.option("--temperature", default=1.0, show_default=True, type=click.FloatRange(0.0))
 @click.option("--top-p", default=1.0, show_default=True, type=click.FloatRange(0.0, 1.0, min_open=True))
-@click.option("--top-k", default=-1, show_default=True, help="-1: all.")
+@click.option("--top-k", default=-1, show_default=True, type=click.IntRange(-1), help="-1: all.")
 @click.option("--max-new-tokens", default=32_768, show_default=True, type=click.IntRange(1), help="Of one reply.")
 @click.option("--context-tokens", type=click.IntRange(2), help="Where it is less than the engines take.")
 @click.option("--max-steps", type=click.IntRange(1), help="Calls of an execution; past it the harness is told to stop.")
@@ -71,7 +75,8 @@ def proxy(**given: Any) -> None:
     --open, executions are opened at the admin address. Ctrl-C closes the log; started again with the same --out, the
     proxy goes on where it stood. A socket handed on by systemd (LISTEN_FDS) is taken in place of --host and --port.
     """
-    _require_addresses(given["engines"])
+    given["engines"] = _addresses(given["engines"])
+    _require_finite(given)
     executions = [_execution(text, "--execution") for text in given["executions"]]
     executions += _executions_in(given["executions_file"])
     if not (executions or given["open_to_all"]):
@@ -83,16 +88,40 @@ def proxy(**given: Any) -> None:
     except ModuleNotFoundError as error:
         raise InputError(_EXTRA.format(error.name)) from error
     log_json("WARNING" if given["quiet"] else "INFO")
+    _raise_open_files()
     with interruptible() as interrupt:
         asyncio.run(_serve(given, executions, settings, renderer, interrupt))
 
 
-def _require_addresses(engines: Sequence[str]) -> None:
+def _addresses(engines: Sequence[str]) -> list[str]:
+    """Return the engines' addresses, each once, however it was written."""
+    found: dict[str, None] = {}
     for url in engines:
         if not _is_address(url):
             raise InputError(f"--engine {url}: not an address; give one such as http://127.0.0.1:30000")
-        if "@" in urlsplit(url).netloc:  # it would stand in logs
+        parts = urlsplit(url)
+        if "@" in parts.netloc:  # it would stand in logs
             raise InputError("--engine: an address may hold no user and password; set GYRE_ENGINE_KEY instead")
+        found[f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"] = None
+    return list(found)
+
+
+def _require_finite(given: dict[str, Any]) -> None:
+    """Refuse what the ranges of options let through: nan lies in all of them, and there are no top 0 tokens."""
+    for name, value in given.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"--{name.replace('_', '-')} {value}: expected a finite number")
+    if given["top_k"] == 0:
+        raise InputError("--top-k 0: expected 1 or more, or -1 for all")
+
+
+def _raise_open_files() -> None:
+    """Let this process have as many connections as the system lets it: each stream has two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _is_address(url: str) -> bool:
@@ -186,8 +215,8 @@ async def _serve(
         "executions": executions,
     }
     async with EnginePool() as pool:
-        for url in dict.fromkeys(given["engines"]):
-            pool.add(SGLangEngine(url, key=given["engine_key"]))
+        for url in given["engines"]:
+            pool.add(SGLangEngine(url, key=given["engine_key"], marks=renderer.marks))
         async with Proxy(renderer, pool, given["out"], settings, **options) as running:
             for opened in running.opened:
                 click.echo(f"execution {opened.id}: {opened.base_url} (OpenAI clients: {opened.base_url}/v1)")

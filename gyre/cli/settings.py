@@ -56,14 +56,14 @@ def common_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the shared options to a command, which gets them as its first argument."""
     options = [
         click.argument("profile", required=False),
-        click.option("--trace", type=click.Path(path_type=Path), help="Replay a trace folder or a recording instead."),
+        click.option("--trace", type=click.Path(path_type=Path), help="Replay a trace, a recording or a run instead."),
         click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="TOML file of settings."),
         click.option(
             "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Any setting, e.g. cluster.cells=6."
         ),
         click.option("--steps", type=click.IntRange(1), help="Optimizer updates to make."),
         click.option("--cells", type=click.IntRange(1), help="Cells that may train."),
-        click.option("--hardware", help="Hardware profile, by name or file."),
+        click.option("--hardware", help="Hardware profile, by name or file, or a run to measure it on."),
         click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the results."),
         click.option("--resume", is_flag=True, help="Go on with what a stopped run left in --out."),
         click.option("--json", "as_json", is_flag=True, help="Print figures as JSON."),
@@ -105,13 +105,13 @@ def base_settings(
         source["trace"] = str(trace)
     if ("profile" in source) == ("trace" in source):
         raise InputError("say what to run: either a PROFILE (gyre trace describe --help lists them) or --trace PATH")
-    values = _of_profile(source["profile"]) if "profile" in source else _TRACE_DEFAULTS
-    values = _merged(values, given | {"workload": source})
+    values = _of_profile(source["profile"]) if "profile" in source else _of_trace(Path(source["trace"]))
+    values = merged(values, given | {"workload": source})
     for key, value in flags.items():
         if value is not None:
-            values = _merged(values, _nested(key, value))
+            values = merged(values, nested(key, value))
     for override in overrides:
-        values = _merged(values, _nested(*parse_assignment(override)))
+        values = merged(values, nested(*parse_assignment(override)))
     return validated(RunSettings, values, str(settings_file) if settings_file else "settings")
 
 
@@ -137,6 +137,19 @@ def _of_profile(name: str) -> dict[str, Any]:
     }
 
 
+def _of_trace(path: Path) -> dict[str, Any]:
+    """Defaults for a trace; a run's folder also says what its policy, cells and groups were, and what they took."""
+    from ..workload.recorded_run.marker import is_run_folder
+
+    if not is_run_folder(path):
+        return _TRACE_DEFAULTS
+    from ..sim.calibration import same_settings
+    from ..workload.recorded_run.folder import RunFolder
+
+    with RunFolder(path) as run:
+        return same_settings(run.history, path).model_dump(mode="json", exclude_none=True)
+
+
 def parse_assignment(text: str) -> tuple[str, Any]:
     """Split `key=value`; a value is JSON where it can be (numbers, true, lists), else text."""
     key, separator, raw = text.partition("=")
@@ -148,19 +161,21 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return key.strip(), raw
 
 
-def _nested(key: str, value: Any) -> dict[str, Any]:
+def nested(key: str, value: Any) -> dict[str, Any]:
+    """Return tables with one value at a dotted key."""
     for part in reversed(key.split(".")):
         value = {part: value}
     assert isinstance(value, dict)
     return value
 
 
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return tables in which the keys of `over` replace those of `base`, table by table."""
+    both = dict(base)
     for key, value in over.items():
-        below = merged.get(key)
-        merged[key] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return merged
+        below = both.get(key)
+        both[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return both
 
 
 def split_label(text: str) -> tuple[str, str]:
@@ -189,7 +204,7 @@ def with_variant(settings: RunSettings, variant: str, keys: Mapping[str, Any] | 
     for assignment in assignments:
         key, value = parse_assignment(assignment)
         if "." in key:
-            values = _merged(values, _nested(key, value))
+            values = merged(values, nested(key, value))
         else:
             values["policy_settings"][key] = value
     return validated(RunSettings, values, f"--policy {variant}").resolved()

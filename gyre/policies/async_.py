@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from pydantic import Field
 
-from ..cluster import CellRole
+from ..cluster import CellKind, CellRole
+from ..errors import InputError
 from .base import Move, Policy, PolicySettings, move_all
 
 if TYPE_CHECKING:
@@ -20,8 +21,21 @@ class AsyncSettings(PolicySettings):
     train_cells: int | None = Field(
         default=None,
         ge=1,
-        description="cells that always train; left out: chosen by trying splits in the simulator",
+        description="cells that always train; left out: chosen by trying splits in the simulator, 1 in a real run",
     )
+
+    def refuse_impossible(self, cells: int, standalone: int) -> None:
+        """See `PolicySettings.refuse_impossible`."""
+        train_cells = self.train_cells or 1
+        if cells + standalone - train_cells < 1:
+            raise InputError(
+                f"policy async: train_cells: {train_cells} of {cells} cells train, none is left to serve; "
+                "give more cells, fewer train_cells or standalone_engines"
+            )
+        if train_cells > cells:
+            raise InputError(
+                f"policy async: train_cells: {train_cells} is more than the {cells} {CellKind.CORE} and satellites"
+            )
 
 
 class Async(Policy):

@@ -46,6 +46,9 @@ class PolicySettings(BaseModel):
         """Mean scheduling staleness of boundary dispatch, phi + (mu - 1)/2, by Little's law."""
         return self.phi + (self.mu - 1) / 2
 
+    def refuse_impossible(self, cells: int, standalone: int) -> None:
+        """Raise InputError where the policy cannot work on `cells` that may train and `standalone` engines."""
+
     def depth_groups(self, groups_per_step: int) -> int:
         """Q_b = (phi + mu) * B, most groups dispatched and not yet consumed under boundary dispatch."""
         return round((self.phi + self.mu) * groups_per_step)
@@ -91,7 +94,7 @@ class Policy(ABC):
         return self.settings.streaming or view.takeable_groups >= view.groups_per_step or view.exhausted
 
     def take(self, view: View) -> int:
-        """How many ready groups the open step takes now; the buffer says which."""
+        """How many ready groups the open step takes now; the buffer says which. Asked where it may take some."""
         return min(view.takeable_groups, view.groups_per_step - view.step_groups)
 
     def closes(self, view: View) -> bool:

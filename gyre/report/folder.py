@@ -12,22 +12,34 @@ import polars as pl
 from ..atomic import disk_errors, write_atomic, write_text_atomic
 from ..errors import InputError
 from ..folder_lock import FolderLock
-from ..journal import Header
+from ..journal import JOURNAL_FILE, Header
+from ..parquet_errors import parquet_errors
 from ..watch import alerts_jsonl, metrics_jsonl
 from .comparison import Comparison, RunResult
 from .journal_file import JournalWriter
 from .page import report_page
-from .settings_file import SETTINGS, as_read, read_settings, settings_toml
+from .settings_file import SETTINGS, as_read, first_difference, read_settings, settings_toml
 from .trace_events import write_trace_events
 
-JOURNAL: Final = "journal.jsonl"
+JOURNAL: Final = JOURNAL_FILE
 SUMMARY: Final = "summary.json"
 REPORT: Final = "report.html"
 TIMELINE: Final = "timeline.json"
 METRICS: Final = "metrics.jsonl"
 ALERTS: Final = "alerts.jsonl"
 RUNS: Final = "runs"  # a comparison's folder of runs
-TABLES: Final = ("steps", "micro_steps", "groups", "executions", "cells", "usage", "meters", "levels", "losses")
+TABLES: Final = (
+    "steps",
+    "micro_steps",
+    "groups",
+    "executions",
+    "cells",
+    "usage",
+    "meters",
+    "levels",
+    "losses",
+    "transfers",
+)
 
 
 class ResultsFolder:
@@ -138,7 +150,9 @@ class ResultsFolder:
             frames = [getattr(result.record, name) for result in results]
             if marked:
                 frames = [_marked(frame, result) for frame, result in zip(frames, results, strict=True)]
-            write_atomic(self.path / f"{name}.parquet", pl.concat(frames).write_parquet)
+            path = self.path / f"{name}.parquet"
+            with parquet_errors(path):
+                write_atomic(path, pl.concat(frames).write_parquet)
 
     def _write_pictures(
         self, results: Sequence[RunResult], comparison: Comparison | None, more: str | None = None
@@ -159,8 +173,10 @@ def _refuse_other_content(path: Path, settings: Mapping[str, Any], resume: bool)
         return
     if not (path / SETTINGS).exists():
         raise InputError(f"{path}: holds files that are no results of gyre; give a new or an empty folder")
-    if read_settings(path) != as_read(settings):
-        raise InputError(f"{path}: holds the results of other settings ({SETTINGS}); give another folder")
+    if difference := first_difference(read_settings(path), as_read(settings)):
+        raise InputError(
+            f"{path}: holds the results of other settings: {difference} ({SETTINGS}); give those, or another folder"
+        )
     if not resume:
         raise InputError(
             f"{path}: holds results of these settings already; add --resume to go on, or give another folder"

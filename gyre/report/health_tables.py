@@ -1,10 +1,12 @@
-"""Alerts, the comparison with a baseline, and executions to read, as parts of the page."""
+"""Alerts, moves, the comparison with a baseline, and executions to read, as parts of the page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Final
+
+import polars as pl
 
 from ..watch import Alert, Severity
 from .baseline import BaselineComparison, Difference
@@ -75,23 +77,38 @@ def cancelled_html(cancelled: Sequence[Cancelled]) -> str:
     return _section("Cancelled executions", _table(heads, rows))
 
 
+def transfers_html(times: pl.DataFrame) -> str:
+    """Return how long the steps of moves and publishes took (`transfer_times`); empty where none was told."""
+    if times.is_empty():
+        return ""
+    rows = "".join(
+        f"<tr>{_word(step)}<td>{count:,}</td>{''.join(f'<td>{value:,.3f}</td>' for value in seconds)}</tr>"
+        for step, count, *seconds in times.iter_rows()
+    )
+    heads = ("step of a move or publish", "times", "median, s", "longest, s", "all, s")
+    return _section("Moves and publishes", _table(heads, rows))
+
+
 def reading_html(chosen: Sequence[ToRead], links: Mapping[int, str]) -> str:
     """Return executions to read, by step, the last steps open; `links` leads from executions to their pages."""
     if not chosen:
         return ""
     steps = sorted({one.step for one in chosen}, reverse=True)
-    heads = ("execution", "group", "why", "score", "outcome", "tokens", "tool calls", "minutes", "checks failed")
+    heads = ["step", "execution", "group", "why", "score", "outcome", "tokens", "tool calls", "minutes"]
+    checks = any(one.failed_checks for one in chosen)
+    if checks:
+        heads.append("checks failed")
     late = [one for one in chosen if one.step in steps[:_OPEN_STEPS]]
     early = [one for one in chosen if one.step not in steps[:_OPEN_STEPS]]
-    parts = [_table(("step", *heads), "".join(_read_row(one, links) for one in reversed(late)))]
+    parts = [_table(heads, "".join(_read_row(one, links, checks) for one in reversed(late)))]
     if early:
-        table = _table(("step", *heads), "".join(_read_row(one, links) for one in reversed(early)))
+        table = _table(heads, "".join(_read_row(one, links, checks) for one in reversed(early)))
         parts.append(f"<details><summary>Earlier steps ({len(steps) - _OPEN_STEPS:,})</summary>{table}</details>")
     note = "<p>A few executions of each step, drawn by a seed: figures do not show what only reading does.</p>"
     return _section("Executions to read", f'<div class="notes">{note}</div>{"".join(parts)}')
 
 
-def _read_row(one: ToRead, links: Mapping[int, str]) -> str:
+def _read_row(one: ToRead, links: Mapping[int, str], checks: bool) -> str:
     link = links.get(one.execution)
     name = str(one.execution) if link is None else f'<a href="{escape(link)}">{one.execution}</a>'
     failed = ", ".join(one.failed_checks[:_MOST_FAILED])
@@ -103,7 +120,7 @@ def _read_row(one: ToRead, links: Mapping[int, str]) -> str:
         _word((one.outcome or ABSENT).replace("_", " ")),
         f"<td>{one.tokens:,}</td><td>{ABSENT if one.tool_calls is None else one.tool_calls}</td>",
         f"<td>{ABSENT if one.seconds is None else f'{one.seconds / 60:.1f}'}</td>",
-        _word(failed + (f" and {more} more" if more > 0 else "")),
+        _word(failed + (f" and {more} more" if more > 0 else "")) if checks else "",
     )
     return f"<tr>{''.join(cells)}</tr>"
 
@@ -112,7 +129,9 @@ def _word(text: str) -> str:
     return f'<td class="word">{escape(text)}</td>'
 
 
-_WORDS: Final = frozenset({"figure", "of", "cancelled because", "why", "outcome", "checks failed"})
+_WORDS: Final = frozenset(
+    {"figure", "of", "cancelled because", "step of a move or publish", "why", "outcome", "checks failed"}
+)
 
 
 def _table(heads: Sequence[str], rows: str) -> str:

@@ -12,7 +12,7 @@ from .comparison import Comparison, RunResult, compare_runs
 from .executions_figures import ends_figure, lengths_figure
 from .headline import comparison_html, facts_html, tiles_html, title_of
 from .health_figure import health_figure
-from .health_tables import alerts_html, cancelled_html, reading_html
+from .health_tables import alerts_html, cancelled_html, reading_html, transfers_html
 from .levels_figure import levels_figure
 from .reading_sample import reading_sample
 from .rules_figures import alike_figure, checks_figure
@@ -23,6 +23,7 @@ from .staleness_figure import staleness_figure
 from .steps_figure import steps_figure
 from .theme import palette
 from .timeline_figure import timeline_figure
+from .transfer_log import transfer_times
 from .usage_figures import idle_figure, usage_figure
 
 _MOST_BESIDE: Final = 3  # policies whose table leaves room for a figure beside it
@@ -49,7 +50,7 @@ def report_page(
         title=title_of(results, settings),
         facts=facts_html(results, settings),
         body=f'<section class="figures">\n{alerts_html(results)}<section class="headline {span}">{headline}</section>\n'
-        f"{drawn}\n{_cancelled(results)}{_to_read(results) if more is None else more}</section>\n"
+        f"{drawn}\n{_transfers(results)}{_cancelled(results)}{_to_read(results) if more is None else more}</section>\n"
         f"<details><summary>Settings</summary><pre>{escape(settings_toml(settings))}</pre></details>",
         footer=_FOOTER,
         figures=figures,
@@ -60,6 +61,10 @@ def report_page(
 
 def _cancelled(results: Sequence[RunResult]) -> str:
     return cancelled_html(length_selection(results[0].record).cancelled) if len(results) == 1 else ""
+
+
+def _transfers(results: Sequence[RunResult]) -> str:
+    return transfers_html(transfer_times(results[0].record.transfers)) if len(results) == 1 else ""
 
 
 def _to_read(results: Sequence[RunResult]) -> str:

@@ -16,6 +16,7 @@ from .group_log import groups_frame, token_staleness_frame
 from .losses import losses_frame
 from .recorder import RunBook
 from .step_log import steps_frame
+from .transfer_log import transfers_frame
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +42,7 @@ class RunRecord:
     meters: pl.DataFrame  # lanes.METERS_SCHEMA
     levels: pl.DataFrame  # level_log.LEVELS_SCHEMA
     losses: pl.DataFrame  # losses.LOSSES_SCHEMA
+    transfers: pl.DataFrame  # transfer_log.TRANSFERS_SCHEMA; none in a simulated run
     token_staleness: pl.DataFrame  # (staleness, tokens) over trained tokens
     publishes: tuple[tuple[float, int], ...]  # (time_s, version)
     problems: dict[str, int]
@@ -91,6 +93,7 @@ class RunRecorder:
             meters=training.lanes.meters(),
             levels=book.levels.frame(end_s),
             losses=losses_frame(groups, executions),
+            transfers=transfers_frame(training.transfers),
             token_staleness=token_staleness_frame(groups),
             publishes=tuple(training.publishes),
             problems=dict(book.problems),

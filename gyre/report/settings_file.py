@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import tomli_w
 
-from ..toml_file import read_toml
+from ..toml_file import MOST_SHOWN, read_toml
 
 SETTINGS: Final = "settings.toml"
 
@@ -40,3 +40,19 @@ def read_settings(path: Path) -> dict[str, Any]:
         InputError: it has no readable `settings.toml`.
     """
     return read_toml(path / SETTINGS, remedy="give a results folder of gyre")
+
+
+def first_difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Return the first key whose value differs, dotted, with both values; "" where there is none."""
+    for key in dict.fromkeys((*there, *here)):
+        one, other = there.get(key), here.get(key)
+        if one == other:
+            continue
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            return f"{key}.{first_difference(one, other)}"
+        return f"{key} is {_shown(one)} there and {_shown(other)} here"
+    return ""
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else repr(value)[:MOST_SHOWN]

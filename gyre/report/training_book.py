@@ -23,6 +23,7 @@ class TrainingBook:
         self.micro_steps = MicroStepLog()
         self.lanes = Lanes()
         self.publishes: list[tuple[float, int]] = []
+        self.transfers: list[ev.TransferDone] = []
         self.problems = problems
         self._rollouts = rollouts
         self.handlers: dict[type, Callable[[float, Any], None]] = {
@@ -30,6 +31,7 @@ class TrainingBook:
             ev.RunResumed: self._run_resumed,
             ev.LoadReport: self._load_report,
             ev.CellChanged: self._cell_changed,
+            ev.TransferDone: self._transfer_done,
             ev.CellFailed: self._cell_failed,
             ev.CellJoined: self._cell_joined,
             ev.MicroStepClaimed: self._micro_step_claimed,
@@ -132,6 +134,11 @@ class TrainingBook:
     def _cell_changed(self, now_s: float, entry: ev.CellChanged) -> None:
         self.lanes.change(now_s, entry.cell, entry.state)
         self._note_capacity(now_s)
+
+    def _transfer_done(self, now_s: float, entry: ev.TransferDone) -> None:
+        if all(spec.cell != entry.cell for spec in self.specs):
+            raise KeyError(entry.cell)
+        self.transfers.append(entry)
 
     def _cell_failed(self, now_s: float, entry: ev.CellFailed) -> None:
         self.lanes.change(now_s, entry.cell, CellState.FAILED)

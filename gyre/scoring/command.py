@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .evaluation import Evaluation
-from .isolated import Run
+from .isolated_run import Run
 from .process import ProcessEvaluator
 from .result import evaluation_of_json, invalid
 from .settings import CommandSettings, ResultFrom

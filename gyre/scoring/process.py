@@ -10,7 +10,8 @@ from typing import Any, Generic, TypeVar
 
 from .evaluation import Evaluation, Subject
 from .folders import LeftOut
-from .isolated import Run, run_isolated
+from .isolated import run_isolated
+from .isolated_run import Run
 from .result import invalid
 from .settings import ProcessSettings, ScoreOrInvalid
 from .workplace import CopyBounds, Workplace, workplace

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .command import read_result
 from .evaluation import Evaluation
-from .isolated import Run
+from .isolated_run import Run
 from .process import ProcessEvaluator
 from .result import invalid
 from .settings import PythonSettings

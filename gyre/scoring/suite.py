@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ..errors import InputError
 from .evaluation import Check, Evaluation
-from .isolated import Run
+from .isolated_run import Run
 from .junit import CaseResult, ReportError, Verdict, by_test, failed, read_junit
 from .process import ProcessEvaluator, scored_or_invalid
 from .result import MOST_CHECKS

@@ -37,6 +37,15 @@ class Media:
     digest: str
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """An engine that was given the request, or the rest of it after another engine had given it up."""
+
+    engine: str
+    at_s: float  # since the execution's start
+    tokens: int = 0  # of the output that were there already
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CallRecord:
     """A call with n input and m output tokens.
@@ -61,5 +70,9 @@ class CallRecord:
     delivered: bool = True  # False: the client was gone before it had the reply
     start_s: float = math.nan  # since the execution's start
     end_s: float = math.nan
+    queued_s: float = math.nan  # its prompt was made and it asked for an engine; times count as `start_s` does
+    first_s: float = math.nan  # its first output token came
+    cached_tokens: int = -1  # of the input, in the cache of the engine that ended it; -1: unknown
+    placements: tuple[Placement, ...] = ()  # the engines that worked on it, in order
     media: tuple[Media, ...] = ()  # of the input, by position, without overlap
     channels: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # more per output token: m rows each

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..role import Role
-from .call import CallRecord, Finish, Media
+from .call import CallRecord, Finish, Media, Placement
 from .execution import ExecutionRecord
 
 _CALL_TEXTS: Final = ("execution", "call_id", "thread", "parent_thread", "harness", "model")
@@ -62,9 +62,10 @@ def wrong_field(call: CallRecord) -> str | None:
     for name in _CALL_TEXTS:
         if not isinstance(value := getattr(call, name), str):
             return f"{name} is {shown(value)}, expected a text"
-    if not is_whole(call.sequence):
-        return f"sequence is {shown(call.sequence)}, expected a whole number of 64 bits"
-    for name in ("start_s", "end_s"):
+    for name in ("sequence", "cached_tokens"):
+        if not is_whole(value := getattr(call, name)):
+            return f"{name} is {shown(value)}, expected a whole number of 64 bits"
+    for name in ("start_s", "end_s", "queued_s", "first_s"):
         if not is_number(value := getattr(call, name)):
             return f"{name} is {shown(value)}, expected a number of seconds"
     for name in ("by_policy", "delivered"):
@@ -77,7 +78,7 @@ def wrong_field(call: CallRecord) -> str | None:
     for name in call.channels:
         if not isinstance(name, str):
             return f"channels has the name {shown(name)}, expected a text"
-    return _wrong_media(call.media)
+    return _wrong_media(call.media) or _wrong_placement(call.placements)
 
 
 def _wrong_media(media: tuple[Media, ...]) -> str | None:
@@ -89,6 +90,19 @@ def _wrong_media(media: tuple[Media, ...]) -> str | None:
                 return f"media[{index}].{name} is {shown(value)}, expected a whole number"
         if not isinstance(medium.digest, str):
             return f"media[{index}].digest is {shown(medium.digest)}, expected a text"
+    return None
+
+
+def _wrong_placement(placements: tuple[Placement, ...]) -> str | None:
+    for index, placement in enumerate(placements):
+        if not isinstance(placement, Placement):
+            return f"placements[{index}] is {shown(placement)}, expected a Placement"
+        if not isinstance(placement.engine, str):
+            return f"placements[{index}].engine is {shown(placement.engine)}, expected a text"
+        if not is_number(placement.at_s):
+            return f"placements[{index}].at_s is {shown(placement.at_s)}, expected a number of seconds"
+        if not is_whole(placement.tokens):
+            return f"placements[{index}].tokens is {shown(placement.tokens)}, expected a whole number"
     return None
 
 

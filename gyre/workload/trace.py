@@ -10,6 +10,7 @@ import polars as pl
 
 from ..atomic import write_folder_atomic
 from ..errors import InputError
+from ..parquet_errors import parquet_errors
 from .schema import NULLABLE, SCHEMA_VERSION, TABLES
 
 VERSION_KEY: Final = "gyre.schema_version"
@@ -80,13 +81,8 @@ class Trace:
             raise InputError(
                 f"{folder}: exists and is not a trace, so it is not overwritten; choose another output folder"
             )
-        try:
+        with parquet_errors(folder):
             write_folder_atomic(folder, self._write_tables)
-        except pl.exceptions.PolarsError as error:  # how polars tells of a full disk
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise InputError(
-                f"{folder}: cannot be written ({reason}); free space there or give another folder"
-            ) from error
         return folder
 
     def _write_tables(self, folder: Path) -> None:

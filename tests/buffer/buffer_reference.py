@@ -127,12 +127,14 @@ class ReferenceBuffer:
         self.version = version
         for entry in self.end_step():
             self.put_used(entry) if entry.uses else self.fresh.append(entry)
-        waiting = sorted(self.waiting(), key=lambda entry: self.arrived[entry.group])
+        waiting = self.waiting()
         for entry, uses in lost:
             entry.uses -= uses
             if entry not in waiting:
-                self.arrived[entry.group] = next(self.arrivals)
                 waiting.append(entry)
+        waiting.sort(key=lambda entry: (entry.ready_s, entry.group))
+        self.arrivals = count()
+        self.arrived = {entry.group: next(self.arrivals) for entry in waiting}
         self.fresh, self.used = [], []
         for entry in waiting:
             self.put_used(entry) if entry.uses else self.fresh.append(entry)

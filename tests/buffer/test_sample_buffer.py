@@ -337,3 +337,18 @@ def test_length_classes_are_powers_of_two(tokens: int) -> None:
     least, most = class_bounds(number)
     assert least <= tokens <= most
     assert number == 0 or most == 2 * least - 1
+
+
+@pytest.mark.parametrize(("share", "uses"), [(0.25, 2), (0.25, 5), (0.5, 4), (0.5, 2), (0.7, 3), (0.9, 4), (1.0, 9)])
+def test_used_groups_pile_up_where_their_settings_say_so(share: float, uses: int) -> None:
+    limits = BufferSettings(older_share=share, max_uses=uses)
+    buffer, held, offered = SampleBuffer(limits, 8, seed=3), [], 0
+    for version in range(600):
+        while buffer.ready < 8:
+            buffer.add(entry(offered, version), version)
+            offered += 1
+        train(buffer, version)
+        held.append(len(buffer))
+    assert (held[-1] > 1.8 * held[299] > 500) == limits.piles_up
+    assert limits.piles_up or held[-1] < 100
+    assert not dataclasses.replace(limits, max_staleness=3).piles_up

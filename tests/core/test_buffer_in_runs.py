@@ -91,7 +91,7 @@ def test_nothing_is_trained_staler_than_allowed(
 @settings(max_examples=30, deadline=None)
 @given(policy=any_policy, seed=st.integers(0, 10**6), share=st.sampled_from([0.25, 0.5]), uses=st.integers(2, 4))
 def test_a_set_share_of_a_step_was_trained_before(policy: str, seed: int, share: float, uses: int) -> None:
-    run = replace(RUN, buffer=BufferSettings(older_share=share, max_uses=uses))
+    run = replace(RUN, buffer=BufferSettings(older_share=share, max_uses=uses, capacity_groups=1_000))
     journal = journal_of(make(policy, run, phi=1, mu=2), seed)
     seen: Counter[int] = Counter()
     for step, offers in steps_of(journal).items():
@@ -133,6 +133,11 @@ def test_what_a_token_takes_is_what_samples_hold_of_it() -> None:
         (BufferSettings(max_staleness=1, on_stale=OnStale.WAIT), {"mu": 2, "phi": 0.5}, "give at least 2"),
         (BufferSettings(groups_per_task=1), {}, "1 of each of 3 tasks cannot fill a step of 4"),
         (BufferSettings(capacity_groups=3), {}, "buffer.capacity_groups: 3, but a step takes 4 groups"),
+        (
+            BufferSettings(older_share=0.25, max_uses=2),
+            {},
+            "older_share: 0.25 with max_uses 2 leaves more .*; give max_",
+        ),
     ],
 )
 def test_a_buffer_that_cannot_feed_the_steps_is_refused(
@@ -140,3 +145,9 @@ def test_a_buffer_that_cannot_feed_the_steps_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=says):
         make("elastic", replace(RUN, buffer=buffer), tasks=3, **keys)
+
+
+def test_a_run_whose_groups_all_leave_the_buffer_says_why() -> None:
+    controller = make("colocate", replace(RUN, buffer=BufferSettings(capacity_bytes=10)))
+    with pytest.raises(InputError, match=r"100 dispatches in a row were dropped: larger than the buffer \(\d+\); look"):
+        journal_of(controller, seed=0)

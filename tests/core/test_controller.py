@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from loop_cluster import LoopCluster, cells
 
 from gyre import commands as cmd
 from gyre import events as ev
-from gyre.cluster import CellKind, CellRole
+from gyre.cluster import CellKind, CellRole, CellState
 from gyre.controller import Controller, ControllerSettings
 from gyre.errors import InputError
 from gyre.groups import IllegalMoveError
@@ -252,6 +253,18 @@ def test_what_is_told_twice_of_cells_and_weights_counts_once() -> None:
     assert not any(isinstance(command, cmd.DispatchGroup) for command in again)
 
 
+def test_seconds_of_moves_have_no_consequence() -> None:
+    """After every event of a run the clusters may tell how long a step of a move took: the same commands, in full."""
+    cluster = LoopCluster(make("elastic"), cells(3, 4), lambda _: 10.0, train_s_per_token=0.01)
+    journal = [entry for entry in cluster.run() if isinstance(entry, (cmd.Command, ev.Event))]
+    other, commands = make("elastic"), []
+    for entry in journal:
+        if isinstance(entry, ev.Event):
+            commands += other.handle(entry)
+            assert other.handle(ev.TransferDone(entry.time_s, 1, "drain", 2.5)) == []
+    assert commands == [entry for entry in journal if isinstance(entry, cmd.Command)]
+
+
 def test_weights_that_were_never_made_cannot_be_published() -> None:
     controller = publishing()
     with pytest.raises(IllegalMoveError, match="version 2 was published"):
@@ -266,3 +279,50 @@ def test_a_micro_step_that_was_never_offered_is_refused_rather_than_waited_for()
             step.claim(micro_step, 0, 0.0)
         with pytest.raises(IllegalMoveError, match="none of the 2"):
             step.finish(micro_step, 0, 0.0)
+
+
+@pytest.mark.parametrize("cell", [-1, 2, 99])
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda cell: ev.CellChanged(1.0, cell, CellState.TO_TRAINING),
+        lambda cell: ev.CellFailed(1.0, cell),
+        lambda cell: ev.CellJoined(1.0, cell),
+    ],
+    ids=["changed", "failed", "joined"],
+)
+def test_what_is_told_of_a_cell_that_is_not_there_is_refused(event: Callable[[int], ev.Event], cell: int) -> None:
+    controller = Controller(ControllerSettings(1, 1, 1), POLICIES["colocate"](POLICIES["colocate"].Settings()))
+    controller.handle(ev.RunStarted(0.0, cells(2, 4)))
+    with pytest.raises(IllegalMoveError, match=f"cell {cell} is none of the 2 cells"):
+        controller.handle(event(cell))
+
+
+NUMBERS = st.integers(-2, 8) | st.sampled_from([-(10**12), 10**12])
+ANY_EVENT = st.one_of(
+    st.builds(ev.ExecutionStarted, NUMBERS, NUMBERS, NUMBERS),
+    st.builds(ev.ExecutionFinished, NUMBERS, NUMBERS, st.sampled_from(["completed", "cancelled", "?"]), st.just(())),
+    st.builds(
+        ev.ExecutionScored, NUMBERS, NUMBERS, st.booleans(), st.none() | st.floats(0, 1), st.just((10,)), NUMBERS
+    ),
+    st.builds(ev.ExecutionLost, NUMBERS, NUMBERS, st.just("gone")),
+    st.builds(ev.CellChanged, NUMBERS, NUMBERS, st.sampled_from(CellState)),
+    st.builds(ev.CellFailed, NUMBERS, NUMBERS) | st.builds(ev.CellJoined, NUMBERS, NUMBERS),
+    st.builds(ev.MicroStepClaimed, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
+    st.builds(ev.MicroStepDone, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
+    st.builds(ev.UpdateApplied, NUMBERS, NUMBERS) | st.builds(ev.WeightsPublished, NUMBERS, NUMBERS),
+    st.builds(ev.CheckpointSaved, NUMBERS, NUMBERS) | st.builds(ev.RunResumed, NUMBERS, NUMBERS, st.just(cells(2, 4))),
+    st.builds(ev.Timer, NUMBERS, st.sampled_from(["policy", "score/1/0", "score/x", "score/-1/0", ""])),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(policy=st.sampled_from(sorted(POLICIES)), events=st.lists(ANY_EVENT, max_size=40))
+def test_impossible_events_are_refused_by_the_stated_errors_and_by_no_others(policy: str, events: list[Any]) -> None:
+    """Out of order, twice, of what never was: a driver can tell a contradiction from a fault of the controller."""
+    controller = make(policy, groups=2)
+    controller.handle(ev.RunStarted(0.0, cells(2, 4)))
+    for event in events:
+        with contextlib.suppress(IllegalMoveError, InputError, ValueError):
+            controller.handle(event)
+        assert 0 <= controller.pool.running <= controller.pool.water_level

@@ -44,7 +44,7 @@ def test_entries_come_back_as_they_were(entry: ev.Event | cmd.Command) -> None:
 
 
 def test_every_event_and_command_is_known_to_the_journal() -> None:
-    assert {"RunStarted", "ExecutionLost", "Timer", "LoadReport"} <= set(EVENTS)
+    assert {"RunStarted", "ExecutionLost", "Timer", "LoadReport", "TransferDone"} <= set(EVENTS)
     assert {"StopRun", "PublishWeights", "CancelExecution"} <= set(COMMANDS)
 
 

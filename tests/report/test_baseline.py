@@ -131,3 +131,12 @@ def test_executions_to_read_get_pages_from_their_recorded_calls(tmp_path: Path) 
     page = (tmp_path / "own" / "report.html").read_text()
     assert all(f'href="read/{name}"' in page for name in pages)
     assert f'href="read/{chosen[-1]}.html"' not in page
+
+
+@pytest.mark.parametrize("rate", [None, 0.3])
+def test_checks_that_failed_have_a_column_where_there_are_any(tmp_path: Path, rate: float | None) -> None:
+    leave(tmp_path / "own", Plan(steps=3, checks={} if rate is None else {"builds": lambda step: rate}))
+    told = CliRunner().invoke(report, [str(tmp_path / "own")])
+    assert told.exit_code == 0, told.output
+    page = (tmp_path / "own" / "report.html").read_text()
+    assert (">checks failed<" in page) == (rate is not None)

@@ -6,6 +6,7 @@ import errno
 import itertools
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -195,6 +196,22 @@ def test_a_failed_write_leaves_the_file_before(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_while_a_table_is_written(tmp_path: Path) -> None:
+    """polars tells of it by an error of its own, which ended a run with its traceback."""
+    with ResultsFolder.create(tmp_path, SETTINGS) as folder:
+        result = write_run(folder)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
+        try:
+            with pytest.raises(InputError, match=r"\.parquet: cannot be written .*; free space there") as caught:
+                folder.write_run(result)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert "\n" not in str(caught.value)
+        assert not [path.name for path in tmp_path.iterdir() if path.name.endswith(".tmp")]
+        folder.write_run(result)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")

@@ -201,8 +201,8 @@ def _note_synchronised(folder: Path) -> None:
     def sync(self: JournalWriter) -> None:
         size = self.path.stat().st_size
         synchronise(self)
-        with FileIO(_synchronised(folder), "wb") as file:
-            file.write(str(size).encode())
+        with FileIO(_synchronised(folder), "ab") as file:  # a line is whole, or it is not there
+            file.write(f"{size}\n".encode())
 
     JournalWriter.sync = sync  # type: ignore[method-assign]
 
@@ -216,7 +216,8 @@ def _cut_journal(folder: Path, draw: random.Random) -> int:
     path = folder / JOURNAL
     if not path.exists():
         return 0
-    kept, size = int(_synchronised(folder).read_text() if _synchronised(folder).exists() else 0), path.stat().st_size
+    noted = _synchronised(folder).read_text().splitlines() if _synchronised(folder).exists() else []
+    kept, size = int(noted[-1]) if noted else 0, path.stat().st_size
     length = draw.randint(min(kept, size), size)
     os.truncate(path, length)
     return size - length

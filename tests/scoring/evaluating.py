@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gyre.scoring.evaluation import Evaluation, Subject
-from gyre.scoring.isolated import Run, run_isolated
+from gyre.scoring.isolated import run_isolated
+from gyre.scoring.isolated_run import Run
 from gyre.scoring.limits import Limits
 from gyre.scoring.making import make_evaluator
 from gyre.scoring.settings import EvaluatorSettings, evaluator_settings

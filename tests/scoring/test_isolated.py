@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from evaluating import children, is_alive, isolated, open_files, wait_until, wait_until_gone, written
 
-from gyre.scoring.isolated import Why, run_isolated
+from gyre.scoring.isolated import run_isolated
+from gyre.scoring.isolated_run import Why
 from gyre.scoring.limits import Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")

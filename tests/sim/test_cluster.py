@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from toy_runs import hardware, program, settings, simulate, update_times
 
@@ -120,3 +122,13 @@ def test_micro_steps_of_uneven_length_are_shared_by_whoever_is_free() -> None:
     assert update_times(entries) == pytest.approx([1 + 3], rel=1e-9)
     claims = Counter(entry.cell for entry in entries if isinstance(entry, MicroStepClaimed))
     assert sorted(claims.values()) == [1, 3]
+
+
+def test_evaluations_wait_for_an_evaluator() -> None:
+    """Eight executions end at once and take 3 s to judge: by all at once, by two at a time, one by one."""
+    workload = dataclasses.replace(program([[5.0] * 8]), scoring_s=np.full(8, 3.0))
+    for evaluators, rounds in ((None, 1), (2, 4), (1, 8)):
+        one = settings("colocate", cells=1, capacity=8, groups=1, size=8, steps=1)
+        cluster = one.cluster.model_copy(update={"evaluators": evaluators})
+        (updated_s,) = update_times(simulate(one.model_copy(update={"cluster": cluster}), workload, hardware()))
+        assert updated_s == pytest.approx(5.0 + 3.0 * rounds)

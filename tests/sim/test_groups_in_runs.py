@@ -119,7 +119,7 @@ def test_runs_whose_groups_lose_members_make_all_their_steps(policy: str, groups
         {"groups_per_task": 1},
         {"max_staleness": 2, "on_stale": "wait"},
         {"max_staleness": 1},
-        {"older_share": 0.34, "max_uses": 2},
+        {"older_share": 0.34, "max_uses": 2, "capacity_groups": 1_000},
         {"capacity_groups": 3, "evict": "newest"},
     ],
     ids=", ".join,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gyre.role import Role
-from gyre.trajectory.call import CallRecord, Finish, Media
+from gyre.trajectory.call import CallRecord, Finish, Media, Placement
 from gyre.trajectory.call_log import CallLog
 
 
@@ -48,6 +48,10 @@ def rich_call(number: int = 0, execution: str = "e") -> CallRecord:
         delivered=False,
         start_s=1.5,
         end_s=2.25,
+        queued_s=1.625,
+        first_s=1.75,
+        cached_tokens=2,
+        placements=(Placement("http://a:1", 1.6875), Placement("http://b:2", 2.0, 1)),
         media=(Media(0, 2, "d1"), Media(2, 1, "d2")),
         channels={"experts": np.arange(12, dtype=np.uint8).reshape(2, 3, 2), "scalar": np.array(7.5)},
     )

@@ -18,7 +18,7 @@ from logged_calls import assert_same, chain_call, ids, plain_call, read_back, ri
 
 from gyre.errors import InputError
 from gyre.role import Role
-from gyre.trajectory.call import CallRecord, Finish, Media
+from gyre.trajectory.call import CallRecord, Finish, Media, Placement
 from gyre.trajectory.call_log import CallLog, CallLogWriter, open_logs
 from gyre.trajectory.call_log.contexts import CHAIN_LIMIT
 from gyre.trajectory.call_log.log_bytes import LogBytes
@@ -52,6 +52,10 @@ def calls(draw: st.DrawFn, execution: st.SearchStrategy[str]) -> CallRecord:
         delivered=draw(st.booleans()),
         start_s=draw(st.floats()),
         end_s=draw(st.floats()),
+        queued_s=draw(st.floats()),
+        first_s=draw(st.floats()),
+        cached_tokens=draw(st.integers(-1, 2**40)),
+        placements=tuple(draw(st.lists(st.builds(Placement, texts, st.floats(allow_nan=False), numbers), max_size=2))),
         media=tuple(draw(st.lists(st.builds(Media, numbers, numbers, texts), max_size=2))),
         channels=draw(st.dictionaries(texts, channel, max_size=2)),
     )

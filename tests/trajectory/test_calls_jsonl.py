@@ -73,6 +73,13 @@ def test_every_field(tmp_path: Path) -> None:
         "delivered": False,
         "start_s": 1.5,
         "end_s": 2.25,
+        "queued_s": 1.625,
+        "first_s": 1.75,
+        "cached_tokens": 2,
+        "placements": [
+            {"engine": "http://a:1", "at_s": 1.6875},
+            {"engine": "http://b:2", "at_s": 2.0, "tokens": 1},
+        ],
         "media": [{"position": 2, "length": 1, "digest": "d2"}, {"position": 0, "length": 2, "digest": "d1"}],
         "channels": {name: rows.tolist() for name, rows in call.channels.items()},
     }
@@ -216,7 +223,8 @@ def test_a_missing_file(tmp_path: Path) -> None:
 _FIELDS = [
     *("execution", "group", "input_ids", "output_ids", "prompt_token_ids", "token_ids", "logprobs", "versions"),
     *("output_token_logprobs", "weight_version", "finish", "finish_reason", "sequence", "call_id", "thread", "role"),
-    *("by_policy", "delivered", "start_s", "end_s", "media", "channels", "score", "wall_s"),
+    *("by_policy", "delivered", "start_s", "end_s", "queued_s", "first_s", "cached_tokens", "placements", "media"),
+    *("channels", "score", "wall_s"),
     *("content", "token_logprobs", "logprob", "type", "position", "length", "digest"),
 ]
 _scalars = (

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ..isolated import Run, Why
+from ..isolated_run import Run, Why
 from ..limits import Limits
 from .running import run_for_rule
 from .verdict import BrokenRuleError, FailedCheckError, Verdict

@@ -6,7 +6,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..isolated import Run, run_isolated
+from ..isolated import run_isolated
+from ..isolated_run import Run
 from ..limits import Limits
 
 

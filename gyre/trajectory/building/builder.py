@@ -9,7 +9,7 @@ from ..call import CallRecord
 from ..check import Reason, refusal, refuse
 from ..tree import Refusal, Tree
 from .calls import Entry, Sampled
-from .finish import Material, finished
+from .finish import Material, Nearest, finished, nearest
 from .media import StandIns
 from .radix import Radix
 
@@ -79,6 +79,10 @@ class TreeBuilder:
     def tree(self) -> Tree:
         """Return the tree of the calls so far, which shares no array with the builder."""
         return finished(self.execution, self.harness, self._material())
+
+    def nearest(self) -> Nearest:
+        """Return which earlier call each call so far continues."""
+        return nearest(self.execution, self._material())
 
     def close(self) -> Tree:
         """Return the tree of all calls, within less memory than `tree` needs. The builder is empty afterwards."""

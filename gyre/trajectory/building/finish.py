@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ...arrays import BoolArray, Float32Array, Int8Array, Int32Array
+from ...arrays import BoolArray, Float32Array, Int8Array, Int32Array, Int64Array
 from ...role import Role
 from ..call import Finish
 from ..call_links import CallLinks
@@ -88,6 +88,22 @@ def finished(execution: str, harness: str, material: Material, *, last: bool = F
         duplicate_tokens=int(duplicates),
         max_logprob_difference=float(difference),
     )
+
+
+class Nearest(NamedTuple):
+    """Of C calls in commit order, the earlier call whose context begins with most of the call's input."""
+
+    call_id: tuple[str, ...]  # C
+    parent: Int32Array  # C, row of the latest such call, -1 where no token is shared
+    shared_tokens: Int64Array  # C, of the parent's context (its input and output)
+
+
+def nearest(execution: str, material: Material) -> Nearest:
+    """Return what each call that is in the tree continues."""
+    committed, _ = commit(execution, material.entries, material.radix)
+    spans = committed.spans
+    parent, shared = nearest_calls(spans.parent, spans.depth, spans.length, spans.input_span, spans.output_span)
+    return Nearest(tuple(entry.call_id for entry in committed.entries), parent, shared)
 
 
 def _roles(harness: str, committed: Committed) -> Sequence[RoleFinding]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...arrays import Float32Array, Int32Array
 from ...role import Role
-from ..call import Finish, Media
+from ..call import Finish, Media, Placement
 from ..record_fields import is_number, is_whole, shown
 
 _INT32: Final = np.iinfo(np.int32)
@@ -161,6 +161,22 @@ def _media_in(values: list[Any]) -> Iterable[Media]:
         yield Media(position, length, _text(item["digest"], f"digest of value {at} "))
 
 
+def _placements(value: Any) -> tuple[Placement, ...]:
+    return tuple(_placements_in(_list(value, "objects")))
+
+
+def _placements_in(values: list[Any]) -> Iterable[Placement]:
+    for at, item in enumerate(values):
+        if not isinstance(item, dict):
+            raise _expected(item, "an object", f"value {at} ")
+        for name in ("engine", "at_s"):
+            if name not in item:
+                raise ValueError(f"value {at} has no {name}")
+        at_s = _number(item["at_s"], f"at_s of value {at} ")
+        tokens = _count(item.get("tokens", 0), f"tokens of value {at} ")
+        yield Placement(_text(item["engine"], f"engine of value {at} "), at_s, tokens)
+
+
 def _channels(value: Any) -> dict[str, np.ndarray[Any, Any]]:
     if not isinstance(value, dict):
         raise _expected(value, "an object of lists")
@@ -180,8 +196,8 @@ CALL_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("execution", "call_id", "thread", "parent_thread"), _name),
     **dict.fromkeys(("harness", "model"), _text),
     **dict.fromkeys(("by_policy", "delivered"), _flag),
-    **dict.fromkeys(("start_s", "end_s"), _number),
-    "sequence": _count,
+    **dict.fromkeys(("start_s", "end_s", "queued_s", "first_s"), _number),
+    **dict.fromkeys(("sequence", "cached_tokens"), _count),
     "input_ids": _ids,
     "output_ids": _ids,
     "logprobs": _logprobs,
@@ -189,6 +205,7 @@ CALL_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
     "finish": _finish,
     "role": lambda value: _word(Role, value),
     "media": _media,
+    "placements": _placements,
     "channels": _channels,
 }
 EXECUTION_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {

@@ -19,12 +19,14 @@ from pydantic_core import PydanticSerializationError, to_json
 from ...arrays import Float32Array, Int32Array
 from ...errors import InputError
 from ...role import Role
-from ..call import CallRecord, Finish, Media
+from ..call import CallRecord, Finish, Media, Placement
 from ..execution import ExecutionRecord
 from ..record_fields import checked_execution, shown, wrong_field
 
-_SIMPLE: Final = ("finish", "thread", "parent_thread", "role", "harness", "model", "by_policy", "delivered")
-_TIMES: Final = ("start_s", "end_s")
+_SIMPLE: Final = (
+    "finish", "thread", "parent_thread", "role", "harness", "model", "by_policy", "delivered", "cached_tokens"
+)  # fmt: skip
+_TIMES: Final = ("start_s", "end_s", "queued_s", "first_s")
 _DEFAULTS: Final = {field.name: field.default for field in fields(CallRecord)}
 _CHANNEL_KINDS: Final = "biufc"
 _INT32: Final = np.dtype("<i4")
@@ -92,6 +94,8 @@ def encode_call(call: CallRecord, base: Base | None) -> tuple[bytes, bytes]:
     header |= {name: float(value) for name in _TIMES if not math.isnan(value := getattr(call, name))}
     if call.media:
         header["media"] = [(medium.position, medium.length, medium.digest) for medium in call.media]
+    if call.placements:
+        header["placements"] = [(place.engine, float(place.at_s), int(place.tokens)) for place in call.placements]
     if call.channels:
         channels = {name: rows.astype(rows.dtype.newbyteorder("<"), copy=False) for name, rows in call.channels.items()}
         parts.extend(channels.values())
@@ -161,6 +165,7 @@ def decode_call(header: dict[str, Any], payload: bytes, shared: Int32Array | Non
         logprobs=logprobs,
         versions=versions,
         media=tuple(Media(*medium) for medium in header.get("media", ())),
+        placements=tuple(Placement(*placement) for placement in header.get("placements", ())),
         channels=channels,
         **simple,
     )

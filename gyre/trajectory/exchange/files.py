@@ -12,6 +12,7 @@ import polars as pl
 
 from ...atomic import write_atomic
 from ...errors import InputError
+from ...parquet_errors import parquet_errors
 
 Record = dict[str, Any]
 
@@ -26,7 +27,8 @@ def write_records(rows: Sequence[Record], path: Path) -> None:
         write_atomic(path, lambda temporary: _write_lines(rows, temporary))
     elif path.suffix == ".parquet":
         frame = _frame(rows)
-        write_atomic(path, lambda temporary: _write_parquet(frame, temporary, path))
+        with parquet_errors(path):
+            write_atomic(path, frame.write_parquet)
     else:
         raise _wrong_suffix(path)
 
@@ -66,15 +68,6 @@ def _write_lines(rows: Sequence[Record], path: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
         for row in rows:
             file.write(json.dumps(row, default=_as_json, allow_nan=False) + "\n")
-
-
-def _write_parquet(frame: pl.DataFrame, temporary: Path, path: Path) -> None:
-    """Write a table; where the disk is full, polars raises an error of its own, and leaves half a file."""
-    try:
-        frame.write_parquet(temporary)
-    except pl.exceptions.PolarsError as error:
-        why = " ".join(str(error).split())[:120]
-        raise InputError(f"{path}: cannot be written ({why}); free space there or give another folder") from error
 
 
 def _as_json(value: Any) -> Any:

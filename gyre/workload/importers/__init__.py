@@ -11,7 +11,7 @@ from ...errors import InputError
 from ..findings import Report
 from ..trace import Trace, is_trace
 from ..validate import read_repaired, repair
-from . import atif, azure, claude_code, kv_cache_tester, lengths, mooncake, recorded_parquet
+from . import atif, azure, claude_code, gyre_run, kv_cache_tester, lengths, mooncake, recorded_parquet
 from .lengths_fault import lengths_fault
 
 
@@ -37,6 +37,7 @@ FORMATS: Final[dict[str, Importer]] = {
             "recorded-parquet", "executions and calls of public traces", recorded_parquet.detect, recorded_parquet.read
         ),
         Importer("lengths", "rollout lengths: group, tokens or duration_s", lengths.detect, lengths.read),
+        Importer("gyre-run", "the folder of a run by `gyre run`", gyre_run.detect, gyre_run.read),
     )
 }
 
@@ -78,6 +79,8 @@ def check_format(format: str | None) -> None:
 def _importer(source: Path, format: str | None) -> Importer:
     if format is not None:
         return FORMATS[format]
+    if gyre_run.detect(source):  # whatever transcripts its harnesses have left in it
+        return FORMATS["gyre-run"]
     fitting = [importer for importer in FORMATS.values() if importer.detect(source)]
     if not fitting:
         known, fault = ", ".join(FORMATS), lengths_fault(source)

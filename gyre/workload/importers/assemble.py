@@ -66,9 +66,9 @@ def _execution_row(draft: DraftExecution, group_id: str) -> dict[str, Any]:
         "model": draft.model,
         "outcome": draft.outcome.value,
         "reward": draft.reward,
-        "score_status": (ScoreStatus.UNSCORED if draft.reward is None else ScoreStatus.SCORED).value,
-        "setup_s": 0.0,
-        "scoring_s": 0.0,
+        "score_status": _score_status(draft).value,
+        "setup_s": draft.setup_s,
+        "scoring_s": draft.scoring_s,
         "wall_s": draft.wall_s,
         "human_in_loop": draft.human_in_loop,
         "censored": draft.censored,
@@ -77,6 +77,12 @@ def _execution_row(draft: DraftExecution, group_id: str) -> dict[str, Any]:
         "time_quality": draft.time_quality.value,
         "prefix_quality": draft.prefix_quality.value,
     }
+
+
+def _score_status(draft: DraftExecution) -> ScoreStatus:
+    if draft.reward is not None:
+        return ScoreStatus.SCORED
+    return ScoreStatus.FAILED if draft.score_failed else ScoreStatus.UNSCORED
 
 
 def _call_row(

@@ -67,6 +67,9 @@ class DraftExecution:
     model: str | None = None
     outcome: Outcome = Outcome.COMPLETED
     reward: float | None = None
+    setup_s: float = 0.0
+    scoring_s: float = 0.0
+    score_failed: bool = False
     wall_s: float | None = None
     human_in_loop: bool = False
     censored: bool = False

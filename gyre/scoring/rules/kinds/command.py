@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from ...isolated import Run, Why
+from ...isolated_run import Run, Why
 from ..rule import Judging, Rule
 from ..running import run_for_rule
 from ..task_value import TaskText

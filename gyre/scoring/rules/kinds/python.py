@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ...isolated import Why
+from ...isolated_run import Why
 from ...python_function import PythonEvaluator
 from ...settings import PythonSettings, module_files
 from ...workplace import Place

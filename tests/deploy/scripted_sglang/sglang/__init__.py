@@ -1,0 +1,1 @@
+"""Stands in for SGLang in processes that have this folder on their path: its server is scripted."""
