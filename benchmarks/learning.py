@@ -96,35 +96,35 @@ class Learned:
 
 
 def table(runs: list[Learned]) -> Table:
-    """Return a row for each run."""
-    made = Table(title="reward is the share of doors taken as named; ± is the spread over steps")
-    for heading in (
-        "run", "steps", f"reward, first {ENDS}", f"last {ENDS}", "minutes", "moves to training", "in an open step",
-        "publishes", "cells failed", "harnesses", "harness errors", "executions lost",
-    ):  # fmt: skip
-        made.add_column(heading, justify="left" if heading == "run" else "right")
-    for run in runs:
-        record = run.result.record
-        made.add_row(
-            run.name,
-            str(len(run.rewards)),
-            spread(run.rewards[:ENDS]),
-            spread(run.rewards[-ENDS:]),
-            f"{record.wall_s / 60:.1f}",
-            str(run.moves.height),
-            str(run.moves_in_steps),
-            str(len(record.publishes)),
-            str(failures(record.cells)),
-            str(len(run.harnesses)),
-            str(run.harness_errors),
-            str(record.executions.filter(pl.col("lost_reason").is_not_null()).height),
-        )
+    """Return a column for each run."""
+    made = Table("", *(run.name for run in runs), title="reward: share of doors taken as named; ±: spread over steps")
+    columns = [figures(run) for run in runs]
+    for name in columns[0] if columns else ():
+        made.add_row(name, *(column[name] for column in columns))
     return made
 
 
-def failures(cells: pl.DataFrame) -> int:
-    """Return how often cells failed."""
-    return cells.filter(pl.col("use") == "failed").height
+def figures(run: Learned) -> dict[str, str]:
+    """Return a run's figures by their names."""
+    record = run.result.record
+    counts = {
+        "moves to training": run.moves.height,
+        "of them satellites": run.moves.filter(pl.col("cell") > 0).height,
+        "of all in an open step": run.moves_in_steps,
+        "publishes": len(record.publishes),
+        "cells failed": record.cells.filter(pl.col("use") == "failed").height,
+        "micro-steps they had claimed": record.micro_steps.filter(~pl.col("returned")).height,
+        "harnesses": len(run.harnesses),
+        "harness errors": run.harness_errors,
+        "executions lost": record.executions.filter(pl.col("lost_reason").is_not_null()).height,
+    }
+    return {
+        "steps": str(len(run.rewards)),
+        f"reward, first {ENDS} steps": spread(run.rewards[:ENDS]),
+        f"reward, last {ENDS} steps": spread(run.rewards[-ENDS:]),
+        "minutes": f"{record.wall_s / 60:.1f}",
+        **{name: f"{count:,}" for name, count in counts.items()},
+    }
 
 
 def spread(rewards: list[float]) -> str:
@@ -175,7 +175,7 @@ def curves(runs: list[Learned], policies: list[str], by_time: bool) -> Figure:
         reading="Mean score of the executions that a step trained. A colour is a policy.",
         data=data,
         layout={
-            "xaxis": axis("minutes since cells were up" if by_time else "step"),
+            "xaxis": axis("minutes since cells were up") if by_time else axis("step", dtick=2),
             "yaxis": axis("reward", range=[0, 1]),
         },
         height_px=420,

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-ENGINE_AFTER, SATELLITE_AFTER = 5, 12  # updates
+ENGINE_AFTER, SATELLITE_AFTER = 3, 8  # updates
 _LOOK_S: Final = 0.005
 
 

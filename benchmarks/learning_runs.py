@@ -15,6 +15,10 @@ from learning_kills import Killer
 
 from gyre.report import read_run
 
+JOIN: Final = (
+    "--set",
+    "policy_settings.join_backlog=0.01",
+)  # of elastic: a step trains for a second, and a move is short
 EXAMPLE: Final = Path(__file__).resolve().parents[1] / "examples" / "doors"
 
 
@@ -60,9 +64,10 @@ def make_run(out: Path, plan: Plan, more: Sequence[str]) -> None:
         return
     gyre = [sys.executable, "-c", "from gyre.cli import main; main()"]
     settings = ["--set", f"policy={plan.policy}", "--set", f"seed={plan.seed}"]
+    own = JOIN if plan.policy == "elastic" else ()
     command = [*gyre, "run", str(start / "settings.toml"), "--out", str(folder), "--resume", "--plain"]
     print(f"== {plan.name}", flush=True)
-    with subprocess.Popen([*command, *settings, *more], env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
+    with subprocess.Popen([*command, *settings, *own, *more], env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
         killer = Killer(folder)
         watching = threading.Thread(target=killer.run, daemon=True)
         if plan.kills:

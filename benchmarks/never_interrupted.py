@@ -73,7 +73,7 @@ def main() -> int:
             str(len(compared.by_version)),
             f"{compared.largest:.1e}",
         )
-    Console().print(table)
+    Console(width=120).print(table)
     return int(apart)
 
 

@@ -17,6 +17,10 @@ _PATIENCE_S: Final = 2.0
 _LOOK_S: Final = 0.01
 
 
+class InUseError(InputError):
+    """Another process, or this one, holds the lock."""
+
+
 class PathLock:
     """A file with the owner's process id, locked for as long as the owner lives.
 
@@ -27,7 +31,8 @@ class PathLock:
         """Take the lock: the file `path` stands for `subject`, a `kind` ("folder" or "file") in messages.
 
         Raises:
-            InputError: another process, or this one, holds it.
+            InUseError: another process, or this one, holds it.
+            InputError: the lock's file cannot be written.
         """
         self._path = path
         self._descriptor = -1
@@ -43,7 +48,7 @@ class PathLock:
                 if owner.isdecimal() and is_dead(int(owner)) and time.monotonic() < give_up_s:
                     time.sleep(_LOOK_S)  # a child that the owner was starting when it was killed has it for a moment
                     continue
-                raise InputError(
+                raise InUseError(
                     f"{subject}: in use by process {owner}; wait until it ends, or give another {kind}"
                 ) from error
             if self._is_current(descriptor):
@@ -88,7 +93,8 @@ class FolderLock(PathLock):
         """Take the lock.
 
         Raises:
-            InputError: another process, or this one, holds it.
+            InUseError: another process, or this one, holds it.
+            InputError: the lock's file cannot be written.
         """
         super().__init__(folder / LOCK_NAME, folder, "folder")
 
@@ -100,6 +106,7 @@ class FileLock(PathLock):
         """Take the lock.
 
         Raises:
-            InputError: another process, or this one, holds it.
+            InUseError: another process, or this one, holds it.
+            InputError: the lock's file cannot be written.
         """
         super().__init__(file.with_name(f".{file.name}{LOCK_NAME}"), file, "file")

@@ -30,10 +30,11 @@ from gyre.backends.models.tiny import TinySettings, make_tiny_model, tiny_tokeni
 
 LENGTH: Final = 4  # doors of a task
 TASKS: Final = 256
-COPYING, MIXED = 200, 80  # batches in which the named door is always taken, then sometimes
+COPYING, MIXED = 200, 60  # batches in which the named door is always taken, then sometimes
 BATCH: Final = 12
-RATE: Final = 6e-3
-NAMED: Final = 0.3  # share of calls in the mixed batches that take the named door for sure; others draw from all
+COPYING_RATE, MIXED_RATE = 6e-3, 5e-4
+WARM_UP: Final = 10  # batches
+NAMED: Final = 0.4  # share of calls in the mixed batches that take the named door for sure; others draw from all
 
 Message = dict[str, Any]
 
@@ -128,9 +129,9 @@ def teach(model: Qwen3ForCausalLM, conversations: Conversations) -> None:
 
 
 def _rate(batch: int) -> float:
-    """Rise, then fall as a cosine within each of the two parts."""
-    at, length, most = (batch, COPYING, RATE) if batch < COPYING else (batch - COPYING, MIXED, RATE / 3)
-    return most * min(1.0, (batch + 1) / 20) * (0.05 + 0.95 * (1 + math.cos(math.pi * at / length)) / 2)
+    """Rise, then fall as a cosine, in each of the two parts."""
+    at, length, most = (batch, COPYING, COPYING_RATE) if batch < COPYING else (batch - COPYING, MIXED, MIXED_RATE)
+    return most * min(1.0, (at + 1) / WARM_UP) * (0.05 + 0.95 * (1 + math.cos(math.pi * at / length)) / 2)
 
 
 def _replies(tokens: list[int], tokenizer: Any) -> Tensor:

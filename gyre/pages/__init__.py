@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from .figure import HOUR_S, Figure, Trace, axis, bands, note, packed, panel_titles
+from .figure import Figure, Trace, axis, bands, note, packed, panel_titles, whole_ticks
 from .ground import GROUND
 from .page import figure_html, offline_page
 
 __all__ = [
     "GROUND",
-    "HOUR_S",
     "Figure",
     "Trace",
     "axis",
@@ -18,4 +17,5 @@ __all__ = [
     "offline_page",
     "packed",
     "panel_titles",
+    "whole_ticks",
 ]

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-HOUR_S: Final = 3600.0
+_MOST_SINGLE_TICKS: Final = 16
 Trace = dict[str, Any]
 
 
@@ -40,6 +40,11 @@ def packed(values: ArrayLike, dtype: str = "f4") -> dict[str, str]:
 def axis(title: str, **more: Any) -> dict[str, Any]:
     """Return an axis with a title that names the unit."""
     return {"title": {"text": title}, **more}
+
+
+def whole_ticks(steps: int) -> dict[str, int]:
+    """Return what gives an axis of steps a tick a step where there are few: left alone, Plotly puts ticks between."""
+    return {"dtick": 1} if steps <= _MOST_SINGLE_TICKS else {}
 
 
 def bands(count: int, gap: float) -> list[tuple[float, float]]:

@@ -8,9 +8,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from ..pages import HOUR_S, Figure, Trace, axis, packed
+from ..arrays import FloatArray
+from ..pages import Figure, Trace, axis, packed
 from .comparison import RunResult
 from .theme import policy_colour, policy_dash
+from .time_unit import time_unit
 
 _MOST_POINTS: Final = 500
 _ENDS: Final[dict[str, tuple[str, str]]] = {  # colour and pattern
@@ -23,23 +25,22 @@ _LOSSES: Final = (("$policy_2", ""), ("$training", ""), ("$updating", ""), ("$sw
 def lengths_figure(runs_by_policy: Mapping[str, Sequence[RunResult]]) -> Figure:
     """Return the distribution of executions' lengths, over all runs of each policy."""
     traces: list[Trace] = []
-    longest_h = 0.0
-    for index, (policy, runs) in enumerate(runs_by_policy.items()):
-        executions = pl.concat([run.record.executions for run in runs])
-        hours = ((executions["finished_s"] - executions["started_s"]).drop_nulls() / HOUR_S).sort().to_numpy()
-        if not len(hours):
+    lengths_s = {policy: _lengths_s(runs) for policy, runs in runs_by_policy.items()}
+    longest_s = max((float(lengths[-1]) for lengths in lengths_s.values() if len(lengths)), default=0.0)
+    unit = time_unit([longest_s])
+    for index, (policy, lengths) in enumerate(lengths_s.items()):
+        if not len(lengths):
             continue
-        longest_h = max(longest_h, float(hours[-1]))
-        kept = np.unique(np.linspace(0, len(hours) - 1, min(len(hours), _MOST_POINTS)).round().astype(np.int64))
+        kept = np.unique(np.linspace(0, len(lengths) - 1, min(len(lengths), _MOST_POINTS)).round().astype(np.int64))
         traces.append(
             {
                 "type": "scatter",
                 "mode": "lines",
                 "name": policy,
-                "x": packed(hours[kept]),
-                "y": packed(100 * (kept + 1) / len(hours)),
+                "x": packed(lengths[kept] / unit.seconds),
+                "y": packed(100 * (kept + 1) / len(lengths)),
                 "line": {"width": 1.8, "color": policy_colour(index), "dash": policy_dash(index), "shape": "hv"},
-                "hovertemplate": f"{policy}: %{{y:.1f}} % end within %{{x:.2f}} h<extra></extra>",
+                "hovertemplate": f"{policy}: %{{y:.1f}} % end within %{{x:.2f}} {unit.symbol}<extra></extra>",
             }
         )
     return Figure(
@@ -49,12 +50,18 @@ def lengths_figure(runs_by_policy: Mapping[str, Sequence[RunResult]]) -> Figure:
         "schedulers wait for.",
         data=traces,
         layout={
-            "xaxis": axis("hours from start to end", range=[0, 1.03 * longest_h], zeroline=False),
+            "xaxis": axis(f"{unit.title} from start to end", range=[0, 1.03 * unit.of(longest_s)], zeroline=False),
             "yaxis": axis("executions, %", range=[0, 102], fixedrange=True, zeroline=False),
         },
         height_px=330,
         wide=False,
     )
+
+
+def _lengths_s(runs: Sequence[RunResult]) -> FloatArray:
+    """Return how long executions that ended took, in seconds, (executions,), ascending."""
+    executions = pl.concat([run.record.executions for run in runs])
+    return (executions["finished_s"] - executions["started_s"]).drop_nulls().sort().to_numpy()
 
 
 def ends_figure(runs_by_policy: Mapping[str, Sequence[RunResult]]) -> Figure:

@@ -42,6 +42,11 @@ TABLES: Final = (
 )
 
 
+def run_folder(path: Path, policy: str, seed: int | str | None) -> Path:
+    """Return where the run of a comparison in `path` with this policy (its label) and seed is."""
+    return path / RUNS / f"{policy}-seed{seed}"
+
+
 class ResultsFolder:
     """A folder that this process writes a run's or a comparison's results into; others are kept out until `close`."""
 
@@ -59,7 +64,8 @@ class ResultsFolder:
         With `resume` it may hold results of the same settings.
 
         Raises:
-            InputError: the folder is in use, holds something else, or cannot be written.
+            InUseError: another process writes there.
+            InputError: the folder holds something else, or cannot be written.
         """
         with disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -82,7 +88,7 @@ class ResultsFolder:
 
     def run_path(self, policy: str, seed: int | None) -> Path:
         """Return where the run of a comparison with this policy (its label) and seed goes."""
-        return self.path / RUNS / f"{policy}-seed{seed}"
+        return run_folder(self.path, policy, seed)
 
     def open_journal(self, *, append: bool = False) -> JournalWriter:
         """Begin `journal.jsonl`, headed by the settings, or go on with it; `close` closes it."""

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from .comparison import Comparison, RunResult
 from .summary import Spread, Summary
-from .table import comparison_lines, percent
+from .table import ABSENT, comparison_lines, percent
+from .time_unit import TimeUnit, time_unit
 from .use import OVERHEAD_USES, USE_TITLES, GpuUse
 
 _MOST_LOOSE: Final = 4  # policies whose columns leave room for wide gaps
@@ -26,23 +27,34 @@ def title_of(results: Sequence[RunResult], settings: Mapping[str, Any]) -> str:
     return f"{names} on {PurePath(source).name or source}" if isinstance(source, str) else names
 
 
-def facts_html(results: Sequence[RunResult], settings: Mapping[str, Any]) -> str:
-    """Return what was run, in short: steps, batch, cells, seeds."""
+def facts_html(results: Sequence[RunResult], settings: Mapping[str, Any], so_far: str = "") -> str:
+    """Return what was run, in short: steps, batch, cells, seeds. `so_far` tells how far runs that go on are."""
     record, summary = results[0].record, results[0].summary
     training = _setting(results, settings, "training")
     facts = [_count(summary.steps, "step")]
     if isinstance(training, Mapping) and {"groups_per_step", "group_size"} <= training.keys():
         facts.append(f"{training['groups_per_step']} groups of {training['group_size']} executions a step")
     gpus = sorted({spec.gpus for spec in record.specs})
-    each = f" of {gpus[0]} GPUs" if len(gpus) == 1 else f", {record.gpus} GPUs"
+    each = f" of {_count(gpus[0], 'GPU')}" if len(gpus) == 1 else f", {record.gpus} GPUs"
     facts.append(_count(len(record.specs), "cell") + each)
     seeds = list(dict.fromkeys(result.summary.seed for result in results if result.summary.seed is not None))
     if seeds:
         facts.append(("seed " if len(seeds) == 1 else "seeds ") + ", ".join(map(str, seeds)))
-    if not all(result.summary.complete for result in results):
+    if so_far:
+        facts.append(f'<b class="warning">{escape(so_far)}</b>')
+    elif not all(result.summary.complete for result in results):
         facts.append('<b class="warning">not complete: stopped before the last step</b>')
     facts += [f'<span class="warning">{count} × {escape(name)}</span>' for name, count in _problems(results).items()]
     return "".join(f"<li>{fact}</li>" for fact in facts)
+
+
+def as_of(results: Sequence[RunResult], comparison: Comparison | None) -> str:
+    """Return in words how far a run, or a comparison, that goes on is."""
+    if comparison is not None:
+        done, planned = sum(run.complete for run in comparison.runs), len(comparison.runs) + len(comparison.missing)
+        return f"the comparison goes on: as of {_count(done, 'complete run')} of {planned}"
+    steps = results[0].summary.steps
+    return f"the run goes on: as of step {steps}" if steps else "the run goes on: no step is done yet"
 
 
 def _setting(results: Sequence[RunResult], settings: Mapping[str, Any], key: str) -> Any:
@@ -68,13 +80,12 @@ def tiles_html(summary: Summary) -> str:
     working = share[GpuUse.SERVING_BUSY] + share[GpuUse.SERVING_UNMETERED] + share[GpuUse.TRAINING]
     reason = max(summary.idle_by_reason, key=lambda use: summary.idle_by_reason[use])
     stale, lost = summary.staleness.dispatch, summary.executions
+    hour_s, steps = TimeUnit.HOURS.seconds, summary.step_s
+    wall_s, gpu_s = summary.wall_hours * hour_s, summary.gpu_hours * hour_s
+    wall, gpu, step = time_unit([wall_s]), time_unit([gpu_s]), time_unit([steps.max], most=TimeUnit.MINUTES)
     tiles = [
-        ("hours", f"{summary.wall_hours:.2f}", f"{summary.gpu_hours:,.0f} GPU-hours"),
-        (
-            "step time",
-            _minutes(summary.step_s.mean),
-            f"median {_minutes(summary.step_s.p50)}, 99 % {_minutes(summary.step_s.p99)}",
-        ),
+        (wall.title, f"{wall.of(wall_s):.2f}", f"{gpu.of(gpu_s):,.{gpu.gpu_digits}f} GPU-{gpu.title}"),
+        ("step time", _time(steps.mean, step), f"median {_time(steps.p50, step)}, 99 % {_time(steps.p99, step)}"),
         ("GPUs at work", percent(working), f"overhead {percent(sum(share[use] for use in OVERHEAD_USES))}"),
         ("GPUs idle", percent(summary.idle_share), f"most: {USE_TITLES[reason]}" if summary.idle_share > 0 else ""),
         (
@@ -97,16 +108,16 @@ def tiles_html(summary: Summary) -> str:
     )
 
 
-def _minutes(seconds: float | None) -> str:
-    return "–" if seconds is None else f"{seconds / 60:,.1f} min"
+def _time(seconds: float | None, unit: TimeUnit) -> str:
+    return ABSENT if seconds is None else f"{unit.of(seconds):,.1f} {unit.symbol}"
 
 
 def _mean(values: Spread) -> str:
-    return "–" if values.mean is None else f"{values.mean:.2f}"
+    return ABSENT if values.mean is None else f"{values.mean:.2f}"
 
 
 def _g(value: float | None) -> str:
-    return "–" if value is None else f"{value:g}"
+    return ABSENT if value is None else f"{value:g}"
 
 
 def _unbroken(value: str) -> str:

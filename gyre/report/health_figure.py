@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..pages import Figure, Trace, axis, note
+from ..pages import Figure, Trace, axis, note, whole_ticks
 from ..watch import AlertName, StepFigures
 from ..watch.clustered import Clustered
 from ..watch.figures import COMPLETION, SCORE, TOKENS, TOOL_CALLS, VALID
@@ -18,7 +18,6 @@ _COLUMNS: Final = 3
 _ROW_PX: Final = 190
 _GAP: Final = 0.055  # between columns, of the width
 _BAND: Final = 1.96  # standard errors
-_MOST_SINGLE_TICKS: Final = 16
 
 Point = tuple[float, float | None]  # a value and its standard error
 
@@ -97,7 +96,7 @@ def health_figure(runs: Sequence[RunResult]) -> Figure | None:
     traces: list[Trace] = []
     for place, panel in enumerate(panels):
         suffix = "" if place == 0 else str(place + 1)
-        _lay_out(layout, panel, place, rows, len(panels), few=_most_steps(runs) <= _MOST_SINGLE_TICKS)
+        _lay_out(layout, panel, place, rows, len(panels), steps=_most_steps(runs))
         for index, run in enumerate(runs):
             traces += _lines(panel, run, index, suffix, alone=len(runs) == 1, first=place == 0)
             layout["shapes"] += _spans(panel, run, suffix)
@@ -122,7 +121,7 @@ def _has_data(panel: _Panel, runs: Sequence[RunResult]) -> bool:
     return any(values) if panel.nothing else bool(values)
 
 
-def _lay_out(layout: dict[str, Any], panel: _Panel, place: int, rows: int, panels: int, *, few: bool) -> None:
+def _lay_out(layout: dict[str, Any], panel: _Panel, place: int, rows: int, panels: int, *, steps: int) -> None:
     row, column = divmod(place, _COLUMNS)
     width = (1.0 - _GAP * (_COLUMNS - 1)) / _COLUMNS
     gap = 0.32 / rows if rows > 1 else 0.0
@@ -135,7 +134,7 @@ def _lay_out(layout: dict[str, Any], panel: _Panel, place: int, rows: int, panel
         "anchor": f"y{suffix}",
         "showgrid": False,
         "zeroline": False,
-        **({"dtick": 1} if few else {}),
+        **whole_ticks(steps),
         **(axis("step") if lowest else {}),
         **({"matches": "x"} if place else {}),
     }

@@ -13,10 +13,10 @@ from .baseline import BaselineComparison, Difference
 from .comparison import RunResult
 from .reading_sample import ToRead
 from .selection import Cancelled
+from .time_unit import TimeUnit, time_unit
 
 _OPEN_STEPS: Final = 3  # the last, whose executions are shown without being asked
 _MOST_FAILED: Final = 4  # checks that are named
-_HOUR_S: Final = 3600.0
 ABSENT: Final = "–"
 
 
@@ -68,12 +68,16 @@ def cancelled_html(cancelled: Sequence[Cancelled]) -> str:
     """Return what was cancelled, and the time that it was spared; empty where nothing was."""
     if not cancelled:
         return ""
+    unit = time_unit(seconds for one in cancelled for seconds in (one.ran_s, one.spared_s))
     rows = "".join(
-        f"<tr>{_word(one.reason)}<td>{one.executions:,}</td><td>{one.groups:,}</td><td>{one.ran_s / _HOUR_S:,.1f}</td>"
-        f"<td>{ABSENT if one.spared_s is None else f'{one.spared_s / _HOUR_S:,.1f}'}</td></tr>"
+        f"<tr>{_word(one.reason)}<td>{one.executions:,}</td><td>{one.groups:,}</td><td>{unit.of(one.ran_s):,.1f}</td>"
+        f"<td>{ABSENT if one.spared_s is None else f'{unit.of(one.spared_s):,.1f}'}</td></tr>"
         for one in cancelled
     )
-    heads = ("cancelled because", "executions", "groups", "hours that they ran", "hours spared, estimated")
+    heads = (
+        *("cancelled because", "executions", "groups"),
+        *(f"{unit.title} that they ran", f"{unit.title} spared, estimated"),
+    )
     return _section("Cancelled executions", _table(heads, rows))
 
 
@@ -94,21 +98,22 @@ def reading_html(chosen: Sequence[ToRead], links: Mapping[int, str]) -> str:
     if not chosen:
         return ""
     steps = sorted({one.step for one in chosen}, reverse=True)
-    heads = ["step", "execution", "group", "why", "score", "outcome", "tokens", "tool calls", "minutes"]
+    unit = time_unit((one.seconds for one in chosen), most=TimeUnit.MINUTES)
+    heads = ["step", "execution", "group", "why", "score", "outcome", "tokens", "tool calls", unit.title]
     checks = any(one.failed_checks for one in chosen)
     if checks:
         heads.append("checks failed")
     late = [one for one in chosen if one.step in steps[:_OPEN_STEPS]]
     early = [one for one in chosen if one.step not in steps[:_OPEN_STEPS]]
-    parts = [_table(heads, "".join(_read_row(one, links, checks) for one in reversed(late)))]
+    parts = [_table(heads, "".join(_read_row(one, links, unit, checks) for one in reversed(late)))]
     if early:
-        table = _table(heads, "".join(_read_row(one, links, checks) for one in reversed(early)))
+        table = _table(heads, "".join(_read_row(one, links, unit, checks) for one in reversed(early)))
         parts.append(f"<details><summary>Earlier steps ({len(steps) - _OPEN_STEPS:,})</summary>{table}</details>")
     note = "<p>A few executions of each step, drawn by a seed: figures do not show what only reading does.</p>"
     return _section("Executions to read", f'<div class="notes">{note}</div>{"".join(parts)}')
 
 
-def _read_row(one: ToRead, links: Mapping[int, str], checks: bool) -> str:
+def _read_row(one: ToRead, links: Mapping[int, str], unit: TimeUnit, checks: bool) -> str:
     link = links.get(one.execution)
     name = str(one.execution) if link is None else f'<a href="{escape(link)}">{one.execution}</a>'
     failed = ", ".join(one.failed_checks[:_MOST_FAILED])
@@ -119,7 +124,7 @@ def _read_row(one: ToRead, links: Mapping[int, str], checks: bool) -> str:
         f"<td>{ABSENT if one.score is None else f'{one.score:.3g}'}</td>",
         _word((one.outcome or ABSENT).replace("_", " ")),
         f"<td>{one.tokens:,}</td><td>{ABSENT if one.tool_calls is None else one.tool_calls}</td>",
-        f"<td>{ABSENT if one.seconds is None else f'{one.seconds / 60:.1f}'}</td>",
+        f"<td>{ABSENT if one.seconds is None else f'{unit.of(one.seconds):.1f}'}</td>",
         _word(failed + (f" and {more} more" if more > 0 else "")) if checks else "",
     )
     return f"<tr>{''.join(cells)}</tr>"

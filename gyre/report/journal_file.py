@@ -121,9 +121,9 @@ class JournalReader:
             ) from error
 
     def _lines(self) -> Iterator[str]:
-        with self.path.open(encoding="utf-8", newline="\n") as file:
+        with self.path.open("rb") as file:  # as bytes: a cut can go through a letter
             for number, line in enumerate(file, start=1):
-                if not line.endswith("\n"):
+                if not line.endswith(b"\n"):
                     self.torn_line = number
                     return
-                yield line
+                yield line.decode()

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..pages import HOUR_S, Figure, Trace, axis, bands, packed, panel_titles
+from ..pages import Figure, Trace, axis, bands, packed, panel_titles
 from .comparison import RunResult
 from .level_log import thinned_rows
+from .time_unit import TimeUnit, time_unit
 
 _BUCKETS: Final = 400
 _SERIES: Final = ("water_level", "running", "capacity")
@@ -18,7 +19,8 @@ _SERIES: Final = ("water_level", "running", "capacity")
 def levels_figure(runs: Sequence[RunResult]) -> Figure:
     """Return water level, running executions and capacity over time, one panel a run."""
     domains = bands(len(runs), 0.30 / len(runs) if len(runs) > 1 else 0.0)
-    span_h = max(run.record.wall_s for run in runs) / HOUR_S
+    span_s = max(run.record.wall_s for run in runs)
+    unit = time_unit([span_s])
     layout: dict[str, Any] = {
         "annotations": panel_titles([run.policy for run in runs], domains),
         "hovermode": "x unified",
@@ -27,15 +29,15 @@ def levels_figure(runs: Sequence[RunResult]) -> Figure:
     traces: list[Trace] = []
     for index, (run, domain) in enumerate(zip(runs, domains, strict=True)):
         suffix = "" if index == 0 else str(index + 1)
-        traces += _traces(run, suffix, first=index == 0)
+        traces += _traces(run, suffix, unit, first=index == 0)
         last = index == len(runs) - 1
         shared = {} if index == 0 else {"matches": "x"}
         layout[f"xaxis{suffix}"] = {
             "anchor": f"y{suffix}",
-            "range": [0, span_h],
+            "range": [0, unit.of(span_s)],
             "showticklabels": last,
             "zeroline": False,
-            **(axis("time since the run began, hours") if last else {}),
+            **(axis(f"time since the run began, {unit.title}") if last else {}),
             **shared,
         }
         layout[f"yaxis{suffix}"] = axis(
@@ -52,12 +54,12 @@ def levels_figure(runs: Sequence[RunResult]) -> Figure:
     )
 
 
-def _traces(run: RunResult, suffix: str, *, first: bool) -> list[Trace]:
+def _traces(run: RunResult, suffix: str, unit: TimeUnit, *, first: bool) -> list[Trace]:
     levels = run.record.levels.select("time_s", *_SERIES)
     if levels.height > 4 * _BUCKETS:
         rows = thinned_rows(levels["time_s"].to_numpy(), levels.select(_SERIES).to_numpy(), _BUCKETS)
         levels = levels[rows]
-    time_h = packed((levels["time_s"] / HOUR_S).to_numpy())
+    times = packed((levels["time_s"] / unit.seconds).to_numpy())
 
     def trace(column: str, name: str, **style: Any) -> Trace:
         return {
@@ -66,7 +68,7 @@ def _traces(run: RunResult, suffix: str, *, first: bool) -> list[Trace]:
             "name": name,
             "legendgroup": column,
             "showlegend": first,
-            "x": time_h,
+            "x": times,
             "y": packed(levels[column].cast(pl.Float64).to_numpy()),
             "xaxis": f"x{suffix}",
             "yaxis": f"y{suffix}",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from statistics import fmean
 from typing import Any, Final
 
 from .. import __version__
 from ..pages import Figure, figure_html, offline_page
 from .comparison import Comparison, RunResult, compare_runs
 from .executions_figures import ends_figure, lengths_figure
-from .headline import comparison_html, facts_html, tiles_html, title_of
+from .headline import as_of, comparison_html, facts_html, tiles_html, title_of
 from .health_figure import health_figure
 from .health_tables import alerts_html, cancelled_html, reading_html, transfers_html
 from .levels_figure import levels_figure
@@ -30,17 +31,23 @@ _MOST_BESIDE: Final = 3  # policies whose table leaves room for a figure beside 
 _FOOTER: Final = (
     f"Made by gyre {escape(__version__)} from the runs' journals alone. Drag to zoom, double-click to zoom out, click "
     "a legend's name to hide it. Every cell's micro-steps are in <code>timeline.json</code> (ui.perfetto.dev), all "
-    "figures in the Parquet files beside this page."
+    "figures in the Parquet files of the run's folder, once it has ended."
 )
 
 
 def report_page(
-    results: Sequence[RunResult], comparison: Comparison | None, settings: Mapping[str, Any], more: str | None = None
+    results: Sequence[RunResult],
+    comparison: Comparison | None,
+    settings: Mapping[str, Any],
+    more: str | None = None,
+    *,
+    going_on: bool = False,
 ) -> str:
     """Return the report of one run (`comparison` None) or of a comparison as HTML.
 
     Distributions are over all runs of a policy; the timeline, levels, steps and health show each policy's first run.
     `more` is HTML that follows the figures: sections like `health_tables` makes; left out, the executions to read.
+    `going_on` says that the runs are not over: the page then tells how far they were.
     """
     figures = report_figures(results, comparison)
     headline = tiles_html(results[0].summary) if comparison is None else comparison_html(comparison)
@@ -48,7 +55,7 @@ def report_page(
     drawn = "\n".join(map(figure_html, figures))
     return offline_page(
         title=title_of(results, settings),
-        facts=facts_html(results, settings),
+        facts=facts_html(results, settings, as_of(results, comparison) if going_on else ""),
         body=f'<section class="figures">\n{alerts_html(results)}<section class="headline {span}">{headline}</section>\n'
         f"{drawn}\n{_transfers(results)}{_cancelled(results)}{_to_read(results) if more is None else more}</section>\n"
         f"<details><summary>Settings</summary><pre>{escape(settings_toml(settings))}</pre></details>",
@@ -82,12 +89,10 @@ def report_figures(results: Sequence[RunResult], comparison: Comparison | None) 
     rows = (comparison or compare_runs(results)).policies
     rows = [row for row in rows if row.policy in by_policy]
     by_policy = {row.policy: by_policy[row.policy] for row in rows}  # one order, and so one colour, everywhere
-    gpu_hours = [
-        sum(run.summary.gpu_hours for run in by_policy[row.policy]) / len(by_policy[row.policy]) for row in rows
-    ]
+    gpu_s = [fmean(run.record.gpus * run.record.wall_s for run in by_policy[row.policy]) for row in rows]
     shown = [runs[0] for runs in by_policy.values()]
     figures = [
-        usage_figure(rows, gpu_hours),
+        usage_figure(rows, gpu_s),
         idle_figure(rows),
         timeline_figure(shown),
         levels_figure(shown),

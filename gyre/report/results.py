@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from ..errors import InputError
 from ..watch import WatchSettings
 from .comparison import Comparison, RunResult, compare_runs
-from .folder import JOURNAL, RUNS, SUMMARY
+from .folder import JOURNAL, RUNS, SUMMARY, run_folder
 from .journal_file import JournalReader, whole_length
 from .record import record_run
 from .settings_file import as_read, read_settings
@@ -37,10 +37,11 @@ class Results:
         return all(run.summary.complete for run in self.runs)
 
 
-def open_results(path: Path, watch: WatchSettings | None = None) -> Results:
+def open_results(path: Path, watch: WatchSettings | None = None, *, going_on: bool = False) -> Results:
     """Read a results folder: figures come from the journals, what a caller added (bounds, notes) from `summary.json`.
 
-    `watch` holds thresholds of alerts that are used instead of the runs' own.
+    `watch` holds thresholds of alerts that are used instead of the runs' own. `going_on` says that a process appends to
+    the journals meanwhile: they are read as far as they go, and a torn last line is the one being written, no damage.
 
     It is a comparison if its settings have `variants`; they give the policies' order, the baseline first.
 
@@ -50,14 +51,24 @@ def open_results(path: Path, watch: WatchSettings | None = None) -> Results:
     settings = read_settings(path)
     variants = settings.get("variants")
     if not isinstance(variants, Mapping):
-        return Results(path, settings, [read_run(path, watch=watch)], None)
+        if going_on and not _begun(path):
+            raise InputError(f"{path}: the run has not begun; look again in a moment")
+        return Results(path, settings, [read_run(path, watch=watch, going_on=going_on)], None)
     labels = list(variants)
     folders = _run_folders(path, labels, settings.get("seeds"))
-    runs = [read_run(folder, label, watch) for (label, _), folder in folders.items() if (folder / JOURNAL).exists()]
+    there = {run: _begun(folder) if going_on else (folder / JOURNAL).exists() for run, folder in folders.items()}
+    runs = [read_run(folder, run[0], watch, going_on=going_on) for run, folder in folders.items() if there[run]]
+    if not runs and going_on:
+        raise InputError(f"{path}: no run of the comparison has begun; look again in a moment")
     if not runs:
         raise InputError(f"{path}: a comparison without a {JOURNAL} in any folder below {RUNS}/; run it again")
-    missing = [f"{label}, seed {seed}" for (label, seed), folder in folders.items() if not (folder / JOURNAL).exists()]
+    missing = [f"{label}, seed {seed}" for label, seed in folders if not there[label, seed]]
     return Results(path, settings, runs, _compared(path, runs, labels, missing))
+
+
+def _begun(path: Path) -> bool:
+    journal = path / JOURNAL
+    return journal.exists() and whole_length(journal) > 0
 
 
 def _run_folders(path: Path, labels: Sequence[str], seeds: Any) -> dict[tuple[str, str], Path]:
@@ -66,7 +77,7 @@ def _run_folders(path: Path, labels: Sequence[str], seeds: Any) -> dict[tuple[st
     parts = [folder.parent.name.rpartition("-seed") for folder in (path / RUNS).glob(f"*/{JOURNAL}")]
     found = [(label, seed) for label, _, seed in parts if label in labels and (label, seed) not in planned]
     found.sort(key=lambda run: (len(run[1]), run[1], labels.index(run[0])))
-    return {(label, seed): path / RUNS / f"{label}-seed{seed}" for label, seed in (*planned, *found)}
+    return {(label, seed): run_folder(path, label, seed) for label, seed in (*planned, *found)}
 
 
 def _compared(path: Path, runs: Sequence[RunResult], labels: Sequence[str], missing: Sequence[str]) -> Comparison:
@@ -86,18 +97,20 @@ def _compared(path: Path, runs: Sequence[RunResult], labels: Sequence[str], miss
     )
 
 
-def read_run(path: Path, policy: str | None = None, watch: WatchSettings | None = None) -> RunResult:
+def read_run(
+    path: Path, policy: str | None = None, watch: WatchSettings | None = None, *, going_on: bool = False
+) -> RunResult:
     """Read one run from its journal; a torn last line is left out and counted among the summary's problems.
 
-    `policy` is its label in a comparison, `watch` as for `open_results`. An earlier bound is kept only for the time
-    that it was a fraction of.
+    `policy` is its label in a comparison, `watch` and `going_on` as for `open_results`. An earlier bound is kept only
+    for the time that it was a fraction of.
 
     Raises:
         InputError: the journal is missing, empty or damaged.
     """
     reader = JournalReader(path / JOURNAL)
     record = record_run(reader, watch)
-    if reader.torn_line is not None:
+    if reader.torn_line is not None and not going_on:
         record.problems[TORN_LINE] = 1
     earlier = _read(Summary, path / SUMMARY)
     if earlier is None:
@@ -115,7 +128,7 @@ def finished_run(path: Path, settings: Mapping[str, Any]) -> RunResult | None:
     Raises:
         InputError: its journal is damaged.
     """
-    if not (path / JOURNAL).exists() or not whole_length(path / JOURNAL) or read_settings(path) != as_read(settings):
+    if not _begun(path) or read_settings(path) != as_read(settings):
         return None
     result = read_run(path)
     return result if result.summary.complete else None

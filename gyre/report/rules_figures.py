@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ..pages import Figure, axis
+from ..pages import Figure, axis, whole_ticks
 from ..watch import StepFigures
 from ..watch.figures import check_of
 from .comparison import RunResult
@@ -50,7 +50,7 @@ def checks_figure(runs: Sequence[RunResult]) -> Figure | None:
         "that falls while the score rises is a sign of reward hacking.",
         data=traces,
         layout={
-            "xaxis": axis("step", showgrid=False, zeroline=False),
+            "xaxis": axis("step", showgrid=False, zeroline=False, **whole_ticks(len(steps))),
             "yaxis": axis("pass, %", range=[0, 102], fixedrange=True, zeroline=False),
         },
         height_px=330,
@@ -98,7 +98,7 @@ def alike_figure(runs: Sequence[RunResult]) -> Figure | None:
         layout={
             "barmode": "stack",
             "bargap": 0.1,
-            "xaxis": axis("step", showgrid=False, zeroline=False),
+            "xaxis": axis("step", showgrid=False, zeroline=False, **whole_ticks(len(steps))),
             "yaxis": axis("groups, %", range=[0, 100], fixedrange=True, zeroline=False),
         },
         height_px=330,

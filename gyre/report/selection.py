@@ -14,9 +14,9 @@ from ..arrays import BoolArray, FloatArray
 from ..outcome import Outcome
 from .figures_base import Figures
 from .record import RunRecord
+from .time_unit import TimeUnit, time_unit
 
 _OPEN: Final = "unfinished"
-_MINUTE_S: Final = 60.0
 _FEWEST: Final = 10  # executions that make a distribution
 
 
@@ -74,10 +74,11 @@ class LengthSelection(Figures):
             return ""
         least = "at least " if self.is_restricted else ""
         size = f"{100 * abs(bias):.0f} % {'shorter' if bias < 0 else 'longer'}" if abs(bias) >= 0.005 else "as long"
+        unit = time_unit([self.trained_mean_s, self.mean_s], most=TimeUnit.MINUTES)
+        trained, offered = (f"{unit.of(mean_s):.1f} {unit.symbol}" for mean_s in (self.trained_mean_s, self.mean_s))
         return (
-            f"Trained executions ran for {self.trained_mean_s / _MINUTE_S:.1f} min on average; all that started would "
-            f"have run for {least}{self.mean_s / _MINUTE_S:.1f} min (Kaplan–Meier, {self.censored:,} of "
-            f"{self.started:,} censored): what is trained is {size}."
+            f"Trained executions ran for {trained} on average; all that started would have run for {least}{offered} "
+            f"(Kaplan–Meier, {self.censored:,} of {self.started:,} censored): what is trained is {size}."
         )
 
 

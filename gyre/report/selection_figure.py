@@ -7,6 +7,7 @@ from typing import Final
 
 from ..pages import Figure, Trace, axis, note
 from .selection import LengthClass, LengthSelection
+from .time_unit import TimeUnit, time_unit
 
 _STYLES: Final = ("$policy_2", "$training", "$updating", "$switching", "$muted")
 _UNFINISHED: Final = "unfinished"
@@ -84,9 +85,8 @@ def _span(one: LengthClass, first: bool, last: bool) -> str:
 
 
 def _duration(seconds: float) -> str:
-    if seconds < 120.0:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200.0 else f"{seconds / 3600:.1f} h"
+    unit = time_unit([seconds])
+    return f"{unit.of(seconds):.{1 if unit is TimeUnit.HOURS else 0}f} {unit.symbol}"
 
 
 def _shares(name: str, colour: str, names: list[str], counts: list[int]) -> Trace:

@@ -7,21 +7,22 @@ from typing import Any
 
 import polars as pl
 
-from ..pages import Figure, Trace, axis
+from ..pages import Figure, Trace, axis, whole_ticks
 from .comparison import RunResult
 from .theme import policy_colour, policy_symbol, use_colour
+from .time_unit import TimeUnit, time_unit
 from .use import CellUse
-
-_MINUTE_S = 60.0
-_MOST_SINGLE_TICKS = 16
 
 
 def steps_figure(runs: Sequence[RunResult]) -> Figure:
     """Return step times: for one run what each step was made of, for several the steps' lengths side by side."""
     one = len(runs) == 1
+    unit = time_unit((run.summary.step_s.max for run in runs), most=TimeUnit.MINUTES)
     layout: dict[str, Any] = {
-        "xaxis": axis("step", showgrid=False, zeroline=False, **_whole_ticks(runs)),
-        "yaxis": axis("minutes", rangemode="tozero", fixedrange=True, zeroline=False),
+        "xaxis": axis(
+            "step", showgrid=False, zeroline=False, **whole_ticks(max(run.record.steps.height for run in runs))
+        ),
+        "yaxis": axis(unit.title, rangemode="tozero", fixedrange=True, zeroline=False),
         "hovermode": "x unified",
     }
     if one:
@@ -32,19 +33,16 @@ def steps_figure(runs: Sequence[RunResult]) -> Figure:
         reading="A bar is one step, from the end of the one before: wait for samples, gradients, update, publish."
         if one
         else "From the end of one step, its publish included, to the end of the next. Thick lines are means.",
-        data=_parts(runs[0]) if one else [trace for index, run in enumerate(runs) for trace in _lengths(index, run)],
+        data=_parts(runs[0], unit)
+        if one
+        else [trace for index, run in enumerate(runs) for trace in _lengths(index, run, unit)],
         layout=layout,
         height_px=330,
         wide=False,
     )
 
 
-def _whole_ticks(runs: Sequence[RunResult]) -> dict[str, int]:
-    """Return a tick a step where there are few: left alone, Plotly puts ticks between them."""
-    return {"dtick": 1} if max(run.record.steps.height for run in runs) <= _MOST_SINGLE_TICKS else {}
-
-
-def _parts(run: RunResult) -> list[Trace]:
+def _parts(run: RunResult, unit: TimeUnit) -> list[Trace]:
     steps = run.record.steps.filter(pl.col("duration_s").is_not_null())
     after_update = (pl.col("published_s") - pl.col("updated_s")).fill_null(0.0)
     parts = steps.select(
@@ -65,18 +63,18 @@ def _parts(run: RunResult) -> list[Trace]:
             "type": "bar",
             "name": name,
             "x": parts["step"].to_list(),
-            "y": (parts[column] / _MINUTE_S).to_list(),
+            "y": (parts[column] / unit.seconds).to_list(),
             "marker": {"color": colour, "line": {"width": 0}},
-            "hovertemplate": "%{y:.1f} min",
+            "hovertemplate": f"%{{y:.1f}} {unit.symbol}",
         }
         for column, (name, colour) in styles.items()
     ]
 
 
-def _lengths(index: int, run: RunResult) -> list[Trace]:
+def _lengths(index: int, run: RunResult, unit: TimeUnit) -> list[Trace]:
     steps = run.record.steps.filter(pl.col("duration_s").is_not_null())
-    numbers, minutes = steps["step"].to_list(), (steps["duration_s"] / _MINUTE_S).to_list()
-    mean = sum(minutes) / len(minutes) if minutes else 0.0
+    numbers, lengths = steps["step"].to_list(), (steps["duration_s"] / unit.seconds).to_list()
+    mean = sum(lengths) / len(lengths) if lengths else 0.0
     colour, group = policy_colour(index), {"legendgroup": run.policy}
     return [
         {
@@ -84,10 +82,10 @@ def _lengths(index: int, run: RunResult) -> list[Trace]:
             "mode": "lines+markers",
             "name": run.policy,
             "x": numbers,
-            "y": minutes,
+            "y": lengths,
             "line": {"width": 1, "color": colour},
             "marker": {"size": 6, "color": colour, "symbol": policy_symbol(index)},
-            "hovertemplate": "%{y:.1f} min",
+            "hovertemplate": f"%{{y:.1f}} {unit.symbol}",
             **group,
         },
         {

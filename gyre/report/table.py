@@ -10,6 +10,7 @@ from rich.table import Table
 
 from .comparison import Comparison, PolicyFigures
 from .summary import Spread
+from .time_unit import TimeUnit, time_unit
 from .use import IDLE_USES, OVERHEAD_USES, USE_TITLES, GpuUse
 
 ABSENT: Final = "–"
@@ -53,14 +54,15 @@ def _interval(row: PolicyFigures) -> str:
     return ABSENT if interval is None else f"{interval.low:.2f} – {interval.high:.2f}"
 
 
-def _hours(row: PolicyFigures) -> str:
+def _wall_s(row: PolicyFigures) -> float:
+    return row.hours * TimeUnit.HOURS.seconds
+
+
+def _wall_time(row: PolicyFigures, unit: TimeUnit) -> str:
+    time = f"{unit.of(_wall_s(row)):.2f}"
     if row.complete:
-        return f"{row.hours:.2f}"
-    return (
-        f"{row.hours:.2f} ({row.runs_complete} of {len(row.seeds)} runs)"
-        if row.runs_complete
-        else f"{row.hours:.2f}, stopped"
-    )
+        return time
+    return f"{time} ({row.runs_complete} of {len(row.seeds)} runs)" if row.runs_complete else f"{time}, so far"
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[Line]:
@@ -70,7 +72,9 @@ def comparison_lines(comparison: Comparison) -> Iterator[Line]:
     def line(heading: str, value: Callable[[PolicyFigures], str], detail: bool = False, section: bool = False) -> Line:
         return Line(heading, tuple(value(row) for row in rows), detail, section)
 
-    yield line("hours" if all(len(row.seeds) == 1 for row in rows) else "hours, mean over seeds", _hours)
+    unit = time_unit(map(_wall_s, rows))
+    mean = "" if all(len(row.seeds) == 1 for row in rows) else ", mean over seeds"
+    yield line(f"{unit.title}{mean}", lambda row: _wall_time(row, unit))
     if len(rows) > 1:
         yield line(f"speed-up over {comparison.baseline}", lambda row: _speed_up(row, comparison.baseline))
         if any(row.speed_up_interval is not None for row in rows):

@@ -10,10 +10,11 @@ import numpy as np
 import polars as pl
 
 from ..cluster import CellKind, CellSpec
-from ..pages import HOUR_S, Figure, Trace, axis, packed
+from ..pages import Figure, Trace, axis, packed
 from .comparison import RunResult
 from .lane_rectangles import Rectangle, rectangles, stretches, windows
 from .theme import use_colour
+from .time_unit import time_unit
 from .use import USE_TITLES, GpuUse
 
 _LANE: Final = 0.84  # of the distance between lanes
@@ -27,6 +28,7 @@ def timeline_figure(runs: Sequence[RunResult]) -> Figure:
     """Return the timeline of runs, one block below the other on one time axis."""
     lanes = sum(len(run.record.specs) for run in runs)
     span_s = max(run.record.wall_s for run in runs)
+    unit = time_unit([span_s])
     lane_px = min(26.0, max(7.0, 900.0 / max(1, lanes)))
     columns = min(1500, max(200, _MOST_RECTANGLES // (3 * max(1, lanes))))
     found: dict[GpuUse, list[tuple[float, float, float, float]]] = {}
@@ -38,19 +40,21 @@ def timeline_figure(runs: Sequence[RunResult]) -> Figure:
     for run in runs:
         if len(runs) > 1:
             row += _HEADING_PX / lane_px
-            text = f"<b>{run.policy}</b>  {run.summary.wall_hours:.2f} h"
+            text = f"<b>{run.policy}</b>  {unit.of(run.record.wall_s):.2f} {unit.symbol}"
             headings.append(_heading(text, row - 0.55 * _HEADING_PX / lane_px))
-        publishes += [(time_s / HOUR_S, row - 2.5 / lane_px) for time_s, _ in run.record.publishes]
+        publishes += [(unit.of(time_s), row - 2.5 / lane_px) for time_s, _ in run.record.publishes]
         for spec in run.record.specs:
             ticks.append((row + 0.5, _lane_name(spec)))
             names.append(f"{run.policy}, {_lane_name(spec)}" if len(runs) > 1 else _lane_name(spec))
             for start_s, end_s, bottom, top, use in _cell_rectangles(run, spec.cell, span_s / columns):
                 low, high = row + 0.5 + _LANE * (0.5 - bottom), row + 0.5 + _LANE * (0.5 - top)
-                found.setdefault(use, []).append((start_s / HOUR_S, end_s / HOUR_S, low, high))
+                found.setdefault(use, []).append((unit.of(start_s), unit.of(end_s), low, high))
             row += 1
     every = max(1, math.ceil(_TICK_PX / lane_px))
     layout = {
-        "xaxis": axis("time since the run began, hours", range=[0, span_s / HOUR_S], showgrid=True, zeroline=False),
+        "xaxis": axis(
+            f"time since the run began, {unit.title}", range=[0, unit.of(span_s)], showgrid=True, zeroline=False
+        ),
         "yaxis": {
             "range": [row + 0.1, -8.0 / lane_px],
             "tickvals": [at for at, _ in ticks[::every]],
@@ -73,7 +77,7 @@ def timeline_figure(runs: Sequence[RunResult]) -> Figure:
         data=[*_traces(found), _publish_trace(publishes)],
         layout=layout,
         height_px=int(row * lane_px + 80),
-        pointer={"lanes": names, "rows": [at - 0.5 for at, _ in ticks], "fill": _LANE},
+        pointer={"lanes": names, "rows": [at - 0.5 for at, _ in ticks], "fill": _LANE, "unit_s": unit.seconds},
     )
 
 

@@ -8,20 +8,22 @@ from typing import Final
 from ..pages import Figure, Trace, axis
 from .comparison import PolicyFigures
 from .theme import use_colour
+from .time_unit import time_unit
 from .use import IDLE_USES, OVERHEAD_USES, USE_TITLES, GpuUse
 
 _ORDER: Final = tuple(GpuUse)
 _LABEL_SHARE: Final = 0.05  # smaller parts carry no number
 
 
-def usage_figure(rows: Sequence[PolicyFigures], gpu_hours: Sequence[float]) -> Figure:
-    """Return GPU-hours by use, one bar a policy; `gpu_hours` are the bars' lengths."""
+def usage_figure(rows: Sequence[PolicyFigures], gpu_s: Sequence[float]) -> Figure:
+    """Return GPU time by use, one bar a policy; `gpu_s` are the bars' lengths in GPU-seconds."""
+    unit = time_unit(gpu_s)
     traces = [
         _bar(
             rows,
             use,
-            [row.gpu_share[use] * hours for row, hours in zip(rows, gpu_hours, strict=True)],
-            "%{x:,.0f} GPU-hours",
+            [row.gpu_share[use] * unit.of(length_s) for row, length_s in zip(rows, gpu_s, strict=True)],
+            f"%{{x:,.{unit.gpu_digits}f}} GPU-{unit.title}",
         )
         for use in _ORDER
         if any(row.gpu_share[use] > 0 for row in rows)
@@ -31,7 +33,7 @@ def usage_figure(rows: Sequence[PolicyFigures], gpu_hours: Sequence[float]) -> F
         title="GPU time by use",
         reading="A bar is all GPU time that a policy took for its steps: shorter is faster. Numbers are shares.",
         data=traces,
-        layout=_layout("GPU-hours"),
+        layout=_layout(f"GPU-{unit.title}"),
         height_px=66 + 44 * len(rows),
         wide=False,
     )

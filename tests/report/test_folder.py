@@ -20,6 +20,7 @@ import pytest
 from click.testing import CliRunner
 from report_journal import HEADER, hand_journal
 
+from gyre import events as ev
 from gyre.atomic import write_atomic
 from gyre.cli.report import report
 from gyre.errors import InputError
@@ -167,6 +168,15 @@ def test_a_torn_last_line_is_left_out_and_reported(tmp_path: Path) -> None:
     assert path.read_bytes() == whole
 
 
+def test_a_line_cut_within_a_letter_is_a_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = HEADER.to_line() + "\n" + to_line(ev.ExecutionLost(1.0, 0, "Gerät fort"))
+    path.write_bytes(lines.encode()[: lines.encode().index("ä".encode()) + 1])
+    reader = JournalReader(path)
+    assert list(reader) == [HEADER]
+    assert reader.torn_line == 2
+
+
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_text(HEADER.to_line() + "\nnot json\n" + to_line(hand_journal()[1]) + "\n")  # type: ignore[arg-type]
@@ -231,7 +241,7 @@ def test_report_draws_again_the_same(tmp_path: Path) -> None:
     assert found.exit_code == 0
     assert found.stdout.encode() == before["summary.json"]
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert "hours" in CliRunner().invoke(report, [str(tmp_path)]).stdout
+    assert "seconds" in CliRunner().invoke(report, [str(tmp_path)]).stdout, "the run took 50 s"
 
 
 def test_a_damaged_journal_is_told_of(tmp_path: Path) -> None:

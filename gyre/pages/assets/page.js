@@ -100,12 +100,12 @@
     plot.before(list);
   };
 
-  const clock = (hours) => {
-    const seconds = Math.round(hours * 3600);
+  const clock = (time) => {
+    const seconds = Math.round(time);
     const pad = (n) => String(n).padStart(2, "0");
     return `${Math.floor(seconds / 3600)}:${pad(Math.floor(seconds / 60) % 60)}:${pad(seconds % 60)}`;
   };
-  const length = (hours) => (hours < 1 / 60 ? `${(hours * 3600).toFixed(1)} s` : hours < 2 ? `${(hours * 60).toFixed(1)} min` : `${hours.toFixed(2)} h`);
+  const length = (seconds) => (seconds < 60 ? `${seconds.toFixed(1)} s` : seconds < 7200 ? `${(seconds / 60).toFixed(1)} min` : `${(seconds / 3600).toFixed(2)} h`);
 
   const place = (tip, event, frame) => {
     tip.style.display = "block";
@@ -137,7 +137,8 @@
           const lane = figure.lanes[figure.rows.findIndex((row) => y >= row && y < row + 1)] ?? "";
           const part = (box.y0[i] - box.y1[i]) / figure.fill;
           const share = part > 0.995 ? "" : `, ${(100 * part).toFixed(0)} % of this stretch`;
-          tip.textContent = `${lane}: ${box.name}${share} · ${clock(box.x0[i])} – ${clock(box.x1[i])} (${length(box.x1[i] - box.x0[i])})`;
+          const [start, end] = [box.x0[i], box.x1[i]].map((time) => time * figure.unit_s);
+          tip.textContent = `${lane}: ${box.name}${share} · ${clock(start)} – ${clock(end)} (${length(end - start)})`;
           place(tip, event, frame);
           return;
         }
