@@ -64,7 +64,9 @@ class EngineSide:
 
     async def start(self) -> None:
         """See `ServingSide.start`."""
-        weights = self._publisher.weights
+        await self._begin(self._publisher.weights)
+
+    async def _begin(self, weights: Weights) -> None:
         server = await self._launch(weights)
         url, key = server.url, server.key
         self._up = _Up(server, SGLangEngine(url, key=key), EngineControl(url, key=key), weights)
@@ -124,7 +126,8 @@ class EngineSide:
             except (ControlError, NotGivenError, TimeoutError, ValueError) as error:
                 _log.warning("engine %s is started again: %s", up.engine.name, error)
         await self._let_go()
-        await self.start()
+        # What is served now may be gone from the disk before a slow start has read it: the steps go on meanwhile.
+        await self._begin(self._publisher.first)
 
     def problem(self) -> str:
         """See `ServingSide.problem`."""

@@ -40,8 +40,9 @@ class Publisher:
     """
 
     def __init__(self, pool: EnginePool, weights: Weights, settings: GiveSettings = _SETTINGS) -> None:
-        """`weights` is what is served first."""
+        """`weights` is what is served first; an engine that starts again begins with it, so it stays for ever."""
         self.pool: Final = pool
+        self.first: Final = weights
         self.weights = weights
         self.settings = settings
         self._admitted: dict[str, EngineControl] = {}
