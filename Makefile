@@ -1,4 +1,4 @@
-# `make compare` runs the main job, `make test` all tests; both set up everything they need in .venv.
+# `make compare` runs the main job, `make example` a small real run, `make test` all tests; each sets up what it needs in .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,10 +10,15 @@ HARNESSES := $(VENV)/harnesses
 SGLANG := sglang==0.5.23
 MEGATRON := megatron-core==0.16.1
 
-.PHONY: compare test lint clean
+.PHONY: compare example test lint clean
 
 compare: $(VENV)/.gyre
 	$(BIN)/gyre compare $(PROFILE) --out $(OUT) --resume
+
+# A model learns a small task with real engines, trainers and harnesses on this machine's CPU.
+example: $(VENV)/.dev
+	test -e out/doors/settings.toml || OMP_NUM_THREADS=1 $(BIN)/python examples/doors/prepare.py
+	OMP_NUM_THREADS=1 $(BIN)/gyre run out/doors/settings.toml --out out/doors/run --resume
 
 test: $(VENV)/.dev $(VENV)/.harnesses lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
