@@ -7,8 +7,7 @@ OUT ?= out/$(PROFILE)
 TREE := build/tree
 
 HARNESSES := $(VENV)/harnesses
-SGLANG := sglang==0.5.23
-MEGATRON := megatron-core==0.16.1
+ENGINES := tests/backends/real_engines.txt
 
 .PHONY: compare example test lint clean
 
@@ -42,11 +41,10 @@ $(VENV)/.gyre: $(VENV)/bin/python pyproject.toml
 	touch $@
 
 # Tests run a real SGLang and a real megatron-core on the CPU; where a wheel does not fit the machine, they are skipped.
-$(VENV)/.dev: $(VENV)/bin/python pyproject.toml tests/backends/sglang_cpu.txt
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml tests/backends/sglang_cpu.txt $(ENGINES)
 	$(BIN)/pip install --quiet --editable '.[dev]' -r tests/backends/sglang_cpu.txt \
 		|| $(BIN)/pip install --quiet --editable '.[dev]'
-	-$(BIN)/pip install --quiet --no-deps $(SGLANG)
-	-$(BIN)/pip install --quiet --no-deps $(MEGATRON)
+	-$(BIN)/pip install --quiet --no-deps -r $(ENGINES)
 	touch $(VENV)/.gyre $@
 
 # Agent harnesses that tests run as their users do; where npm is missing, those tests are skipped.
