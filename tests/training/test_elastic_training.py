@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,11 +18,14 @@ from training_kit import (
     SETTINGS,
     Heard,
     forking,
-    items_of,
+    items,
     killed_at_the_end,
     new_trainer,
+    offer_all,
     offer_of,
     satellite,
+    train_alone,
+    until,
 )
 
 from gyre.backends.models.world import world_of_one
@@ -32,14 +35,11 @@ from gyre.backends.training.elastic_core import ElasticSettings
 from gyre.backends.training.elastic_step import GoneError
 from gyre.backends.training.elastic_training import ElasticTraining
 from gyre.backends.training.figures import Figures
-from gyre.backends.training.group_micro_steps import group_work
 from gyre.backends.training.satellite import Satellite
 from gyre.backends.training.snapshot import SharedSnapshots
 from gyre.backends.training.step_client import StepClient
 from gyre.backends.training.step_info import digest_of
 from gyre.backends.training.trainer import Trainer
-from gyre.trajectory.advantages import Baseline
-from gyre.trajectory.selection import Selection
 
 GROUPS = range(3)
 
@@ -55,39 +55,11 @@ def one_world() -> Iterator[None]:
         yield
 
 
-async def items(group: int) -> list:  # type: ignore[type-arg]
-    return items_of(group)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not condition():
-            await asyncio.sleep(0.02)
-
-
-def alone(folder: Path) -> tuple[Trainer, torch.Tensor]:
-    """One process goes through the micro-steps in their order, adding in float64, and makes the update."""
+def alone(folder: Path) -> Trainer:
+    """One process makes the update."""
     trainer = new_trainer(folder)
-    total = torch.zeros(len(trainer.weights), dtype=torch.float64)
-    executions, first = 0, 0
-    for group in GROUPS:
-        offer = offer_of(group, first)
-        work = group_work(items_of(group), offer, Selection(), Baseline.MEAN_STD, "trees")
-        for step in work.micro_steps:
-            total += trainer.gradient(step)[0].double()
-        executions += work.executions
-        first += len(offer.samples)
-    trainer.update(total.float(), executions)
-    return trainer, total
-
-
-async def offer_all(training: ElasticTraining) -> int:
-    first = 0
-    for group in GROUPS:
-        offer = offer_of(group, first)
-        await training.offer(offer)
-        first += len(offer.samples)
-    return first
+    train_alone(trainer, GROUPS)
+    return trainer
 
 
 def test_nothing_is_lost_to_cells_that_join_late_die_freeze_or_send_half(folder: Path, tmp_path: Path) -> None:
@@ -108,7 +80,7 @@ def test_nothing_is_lost_to_cells_that_join_late_die_freeze_or_send_half(folder:
             await training.open(0)
             for process in processes[1:]:
                 process.start()
-            number = await offer_all(training)
+            number = await offer_all(training, GROUPS)
             await until(lambda: all(len(heard.claims(cell)) >= 2 for cell in (2, 3, 4)))
             processes[0].start()  # late
             await until(lambda: len(heard.done(1)) >= 2)
@@ -119,7 +91,7 @@ def test_nothing_is_lost_to_cells_that_join_late_die_freeze_or_send_half(folder:
             await training.close(0)
             await training.apply(0)
             await training.stop()
-        assert torch.equal(torch.from_numpy(cell.values()), alone(folder)[0].weights.values)
+        assert torch.equal(torch.from_numpy(cell.values()), alone(folder).weights.values)
 
     asyncio.run(run())
 
@@ -148,11 +120,11 @@ def test_a_step_begun_again_is_the_step(folder: Path, tmp_path: Path) -> None:
         await until(lambda: len(heard.done()) >= 2)
         await training.open(0)
         heard.events.clear()
-        number = await offer_all(training)
+        number = await offer_all(training, GROUPS)
         await until(lambda: len(set(heard.done())) == number)
         await training.close(0)
         said = dict(await training.apply(0))
-        expected, _ = alone(folder)
+        expected = alone(folder)
         difference = (torch.from_numpy(cell.values()) - expected.weights.values).abs().max()
         assert difference <= 1e-6, "an update of 1e-3 / 3 at most"
         assert await training.checkpoint(1, last=False)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("megatron.core", reason="training stands on megatron-core")
-import torch
 from model_kit import make_folder
 from safetensors.torch import load_file
-from training_kit import SETTINGS, Heard, items_of, new_trainer, offer_of
+from training_kit import SETTINGS, Heard, items, new_trainer, offer_all, train_alone, until
 
 from gyre.backends.cells.local_satellite import LocalSatellite, local_satellite
 from gyre.backends.cells.satellites import SatelliteLostError
@@ -26,11 +25,8 @@ from gyre.backends.models.world import world_of_one
 from gyre.backends.training.cell import TrainingCell
 from gyre.backends.training.cell_recipe import CellRecipe
 from gyre.backends.training.elastic_training import ElasticTraining
-from gyre.backends.training.group_micro_steps import group_work
 from gyre.backends.training.open_cell import open_cell
 from gyre.backends.training.settings import ObjectiveSettings, OptimizerSettings, TrainerSettings
-from gyre.trajectory.advantages import Baseline
-from gyre.trajectory.selection import Selection
 
 KEY = "a-key-that-nobody-may-see"
 GROUPS = range(2)
@@ -44,25 +40,6 @@ PLAIN = TrainerSettings(
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_folder(tmp_path_factory.mktemp("process") / "model", "qwen3_tied")
-
-
-async def items(group: int) -> list:  # type: ignore[type-arg]
-    return items_of(group)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(300):
-        while not condition():
-            await asyncio.sleep(0.02)
-
-
-async def offer_all(training: ElasticTraining) -> int:
-    first = 0
-    for group in GROUPS:
-        offer = offer_of(group, first)
-        await training.offer(offer)
-        first += len(offer.samples)
-    return first
 
 
 @asynccontextmanager
@@ -111,7 +88,7 @@ def test_a_satellite_joins_leaves_dies_and_comes_back(folder: Path, tmp_path: Pa
                 for said in ("cmdline", "environ"):
                     assert KEY.encode() not in Path(f"/proc/{first.pid}/{said}").read_bytes()
                 await training.open(0)
-                number = await offer_all(training)
+                number = await offer_all(training, GROUPS)
                 await satellite.load()
                 await until(lambda: len(heard.done(1)) >= 2)
                 await satellite.offload()
@@ -146,16 +123,7 @@ def alone(folder: Path, out: Path) -> None:
     """One process of one rank makes the update."""
     with world_of_one():
         trainer = new_trainer(folder, PLAIN)
-        total = torch.zeros(len(trainer.weights), dtype=torch.float64)
-        executions, first = 0, 0
-        for group in GROUPS:
-            offer = offer_of(group, first)
-            work = group_work(items_of(group), offer, Selection(), Baseline.MEAN_STD, "trees")
-            for step in work.micro_steps:
-                total += trainer.gradient(step)[0].double()
-            executions += work.executions
-            first += len(offer.samples)
-        trainer.update(total.float(), executions)
+        train_alone(trainer, GROUPS)
         export(trainer.model, out, folder)
 
 
@@ -169,7 +137,7 @@ def test_a_core_and_a_satellite_of_two_ranks_make_the_step_of_one(folder: Path, 
                 await training.open(0)
                 for side in (own, satellite):
                     await side.load()
-                number = await offer_all(training)
+                number = await offer_all(training, GROUPS)
                 await until(lambda: len(heard.done()) == number)
                 assert heard.done(0)
                 assert heard.done(1)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext
@@ -14,11 +15,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
+import torch
 from model_kit import VOCABULARY, loaded
 
 from gyre.arrays import Float32Array
 from gyre.backends.models.world import world_of_one
 from gyre.backends.training.cell import LocalCell
+from gyre.backends.training.elastic_training import ElasticTraining
 from gyre.backends.training.figures import Figures
 from gyre.backends.training.group_micro_steps import group_work
 from gyre.backends.training.satellite import Satellite
@@ -79,6 +82,42 @@ def offer_of(group: int, first: int, step: int = 0) -> OfferMicroSteps:
     """What a controller offers: a micro-step for each row."""
     lengths = [length for _, tree in items_of(group) for length in select(tree, Selection()).length.tolist()]
     return OfferMicroSteps(0.0, step, group, group % 2, first, tuple((length,) for length in lengths))
+
+
+async def items(group: int) -> list[Item]:
+    """What `ElasticTraining` asks for a group's executions."""
+    return items_of(group)
+
+
+async def offer_all(training: ElasticTraining, groups: Iterable[int]) -> int:
+    """Offer the micro-steps of groups; return how many those are."""
+    first = 0
+    for group in groups:
+        offer = offer_of(group, first)
+        await training.offer(offer)
+        first += len(offer.samples)
+    return first
+
+
+async def until(condition: Callable[[], object], seconds: float = 300.0) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+def train_alone(trainer: Trainer, groups: Iterable[int]) -> None:
+    """One process goes through the micro-steps in their order, adding in float64, and makes the update."""
+    total = torch.zeros(len(trainer.weights), dtype=torch.float64)
+    executions, first = 0, 0
+    for group in groups:
+        offer = offer_of(group, first)
+        work = group_work(items_of(group), offer, Selection(), Baseline.MEAN_STD, "trees")
+        for step in work.micro_steps:
+            total += trainer.gradient(step)[0].double()
+        executions += work.executions
+        first += len(offer.samples)
+    trainer.update(total.float(), executions)
 
 
 def group_micro_steps(group: int) -> list[MicroStep]:
