@@ -87,7 +87,7 @@
       key.style.color = `var(--${colour.slice(1)})`;
       if (trace.mode === "lines+markers") {
         key.className = "mark";
-        key.textContent = { circle: "●", square: "■", diamond: "◆", "triangle-up": "▲" }[trace.marker.symbol] || "●";
+        key.textContent = { circle: "●", square: "■", diamond: "◆", "triangle-up": "▲" }[trace.marker && trace.marker.symbol] || "●";
       }
       button.append(key, trace.name);
       button.addEventListener("click", () => {
