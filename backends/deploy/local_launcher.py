@@ -15,6 +15,7 @@ from gyre.scoring.leftovers import kill_marked
 from ..cells.local_satellite import local_satellite
 from ..cells.satellites import SatelliteLaunch
 from ..cells.server import Launch, local_launch
+from ..models.core_attention import core_attention
 from ..training.cell import TrainingCell
 from ..training.cell_recipe import CellRecipe
 from .cell_processes import built_core, check_packages, engine_settings, trainer_recipe
@@ -41,6 +42,7 @@ class LocalLauncher:
     def check(self) -> None:
         """See `Launcher.check`."""
         check_packages()
+        core_attention(self._cells.attention)
         here = os.sched_getaffinity(0)
         for cell, cpus in enumerate(self._cells.pin):
             if absent := sorted(set(cpus) - here):

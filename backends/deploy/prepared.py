@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from gyre.controller import Controller
 from gyre.errors import InputError
 from gyre.scoring.making import make_evaluator
+from gyre.scoring.settings import CommandSettings, EvaluatorSettings, PytestSettings
 from gyre.task_order import TaskOrder
 
 from ..models.config_file import read_architecture
@@ -49,7 +52,7 @@ def prepare(settings: DeploySettings) -> Prepared:
     _check_model(settings)
     settings.make_policy().settings.refuse_impossible(settings.cells.count, settings.cells.standalone)
     settings.harness_command.check()
-    make_evaluator(settings.evaluator_settings())
+    _check_evaluator(settings.evaluator_settings())
     prepared = Prepared(settings, tuple(read_tasks(settings.tasks.file)), make_renderer(settings.model))
     prepared.controller()
     return prepared
@@ -71,6 +74,18 @@ def make_renderer(model: ModelTable) -> Renderer:
         template_kwargs=model.template_kwargs,
         structured=trusted,
     )
+
+
+def _check_evaluator(settings: EvaluatorSettings) -> None:
+    make_evaluator(settings)
+    if not isinstance(settings, (CommandSettings, PytestSettings)) or not settings.command:
+        return
+    program = settings.command[0]
+    # A relative path is looked for where the evaluator works, and a PATH of the settings' own leads elsewhere.
+    if "{" in program or (os.sep in program and not os.path.isabs(program)) or "PATH" in settings.env:
+        return
+    if shutil.which(program) is None:
+        raise InputError(f"evaluator command: no program {program!r}; install it, or give its path")
 
 
 def _check_model(settings: DeploySettings) -> None:

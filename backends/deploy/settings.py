@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,29 @@ _ELSEWHERE: Final = {
     ("proxy", "descriptor"): "proxy.host and proxy.port",
 }
 
+_SOON_S: Final = 1e-3  # below it, what is done at intervals would be all that is done
+_RANGES: Final = {  # least and most
+    "sampling.max_new_tokens": (1, math.inf),
+    "sampling.min_new_tokens": (0, math.inf),
+    "sampling.top_p": (0, 1),
+    "sampling.top_k": (-1, math.inf),
+    "proxy.port": (0, 65_535),
+    "proxy.admin_port": (0, 65_535),
+    "harness.farewell_s": (0, math.inf),
+    "harness.grace_s": (0, math.inf),
+    "harness.limits.cpu_s": (1, math.inf),
+    "harness.limits.address_space_bytes": (1, math.inf),
+    "harness.limits.file_bytes": (0, math.inf),
+    "harness.limits.open_files": (3, math.inf),  # its standard streams
+    "engine.drain_s": (0, math.inf),
+    "engine.lost_s": (0, math.inf),
+    "engine.probe_s": (_SOON_S, math.inf),
+    "engine.checks.every_s": (_SOON_S, math.inf),
+    "engine.checks.retry_s": (_SOON_S, math.inf),
+    "engine.checks.retry_most_s": (_SOON_S, math.inf),
+    "engine.checks.stalled_s": (0, math.inf),
+}
+
 
 class DeploySettings(SchedulerSettings):
     """Everything that determines a real run. What the scheduler is told stands here as for a simulated run."""
@@ -78,6 +102,7 @@ class DeploySettings(SchedulerSettings):
     def _can_work(self) -> Self:
         if not self.sampling.temperature > 0:
             raise ValueError(f"sampling.temperature: {self.sampling.temperature:g}; training needs more than 0")
+        _refuse_out_of_range(self)
         pins, cells = len(self.cells.pin), self.cells.count + self.cells.standalone
         if pins not in (0, cells):
             raise ValueError(f"cells.pin: {pins} lists of CPUs for {cells} cells; give one for each, or none")
@@ -179,6 +204,25 @@ class DeploySettings(SchedulerSettings):
     def cpus(self, cell: int) -> tuple[int, ...]:
         """Return the CPUs of a cell, none where it may use all."""
         return self.cells.pin[cell] if self.cells.pin else ()
+
+
+def _refuse_out_of_range(settings: DeploySettings) -> None:
+    """Refuse numbers of tables that other parts share, whose own types take any.
+
+    Raises:
+        ValueError: the first that is impossible.
+    """
+    for name, (least, most) in _RANGES.items():
+        value: Any = settings
+        for part in name.split("."):
+            value = getattr(value, part)
+        if value is not None and not least <= value <= most:
+            to = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
+            raise ValueError(f"{name}: {value:g}; give {to}")
+    if settings.sampling.top_k == 0:
+        raise ValueError("sampling.top_k: 0; give -1 for all tokens, or 1 or more")
+    if settings.sampling.top_p == 0:
+        raise ValueError("sampling.top_p: 0; give more than 0")
 
 
 def _with_here(value: Any, here: str) -> Any:

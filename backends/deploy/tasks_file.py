@@ -34,7 +34,8 @@ def read_tasks(path: Path) -> list[Task]:
         InputError: the file cannot be read, holds no task, or a line is none; the message names the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Strings in JSON may hold other ends of lines than these, such as U+2028, as they are.
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
         raise InputError(f"{path}: the tasks cannot be read ({why}); give a file of JSON lines") from error
@@ -61,4 +62,7 @@ def _task(line: str, where: str, folder: Path) -> Task:
     files = None if said.files is None else folder / said.files
     if files is not None and not files.is_dir():
         raise InputError(f"{where}: files: {files} is no folder; give one, or leave it out")
+    for key in ("name", "prompt"):
+        if "\0" in getattr(said, key):
+            raise InputError(f"{where}: {key}: holds U+0000, which no process can be given; take it out")
     return Task(said.name, said.prompt, files, said.data)

@@ -50,7 +50,14 @@ class HarnessCommand:
         """
         for field_name in ("command", "setup"):
             argv = getattr(self, field_name)
-            if argv and "{" not in argv[0] and shutil.which(argv[0]) is None:
+            if not argv or "{" in argv[0]:
+                continue
+            if os.sep in argv[0] and not os.path.isabs(argv[0]):
+                raise InputError(
+                    f"harness {field_name}: {argv[0]!r} would be looked for in the folder of each execution; "
+                    "give an absolute path"
+                )
+            if shutil.which(argv[0]) is None:
                 raise InputError(f"harness {field_name}: no program {argv[0]!r}; install it, or give its path")
         if not self.command:
             raise InputError("harness command: empty; give a program and its arguments")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ for package in ("megatron.core", "prometheus_client", "starlette", "transformers
 from run_site import Site, settings_of  # noqa: E402
 
 from gyre.backends.deploy.settings import DeploySettings  # noqa: E402
+from gyre.backends.deploy.tasks_file import read_tasks  # noqa: E402
 from gyre.cli import main  # noqa: E402
 from gyre.config import RunSettings  # noqa: E402
 from gyre.toml_file import parse_toml  # noqa: E402
@@ -48,14 +50,25 @@ REFUSED = [
     ("engine.redy_s=3", "settings.toml: engine.redy_s: unknown key; known keys: drain_s, lost_s, probe_s, flags"),
     ("engine.publishing.policy=drop", "settings.toml: engine.publishing.policy: Input should be 'retract', 'abort'"),
     ("sampling.temperature=0", "sampling.temperature: 0; training needs more than 0"),
+    ("sampling.top_p=3", "sampling.top_p: 3; give 0 to 1"),
+    ("sampling.top_p=0", "sampling.top_p: 0; give more than 0"),
+    ("sampling.top_k=0", "sampling.top_k: 0; give -1 for all tokens, or 1 or more"),
+    ("sampling.max_new_tokens=0", "sampling.max_new_tokens: 0; give 1 or more"),
+    ("proxy.port=99999", "proxy.port: 99999; give 0 to 65535"),
+    ("engine.checks.every_s=0", "engine.checks.every_s: 0; give 0.001 or more"),
+    ("cells.attention=fast", "attention is 'fast': give one of sdpa, flash"),
     ("trainer.temperature=0.5", "settings.toml: trainer.temperature: unknown key"),
     ('harness.command=["no-such-program"]', "harness command: no program 'no-such-program'"),
+    ('harness.command=["./mine"]', "harness command: './mine' would be looked for in the folder of each execution"),
+    ("harness.limits.open_files=1", "harness.limits.open_files: 1; give 3 or more"),
+    ("harness.farewell_s=-1", "harness.farewell_s: -1; give 0 or more"),
     ("harness.model=other", "harness.model: is not set here; give proxy.model"),
     ("harness.overall_timeout_s=9", "harness.overall_timeout_s: is not set here; give limits.overall_timeout_s"),
     ("selection.max_paths=9", "selection.max_paths: is not set here; give training.max_paths"),
     ("proxy.descriptor=3", "proxy.descriptor: is not set here; give proxy.host and proxy.port"),
     ("tasks.file=none.jsonl", "{folder}/none.jsonl: the tasks cannot be read (No such file or directory)"),
     ("evaluator.kind=guess", "settings.toml: evaluator: kind: 'guess' is unknown; give one of command, pytest"),
+    ('evaluator.command=["no-such-judge"]', "evaluator command: no program 'no-such-judge'; install it, or give its"),
     ("evaluator.jobs=0", "settings.toml: evaluator: jobs: 0; give a number of evaluations at once, 1 or more"),
     ("evaluator.comand=[]", "settings.toml: evaluator: comand: unknown key; known keys: kind, budget_s"),
     ("launch.kind=slurm", "settings.toml: launch.kind: Input should be 'local' or 'ray'"),
@@ -86,6 +99,7 @@ def test_a_policy_that_leaves_no_cell_to_serve_is_refused_as_in_the_simulator(si
         ('{"name": "one"}', "line 2: name 'one' is there twice; give another"),
         ('{"prompt": "x"}', "line 2: name: missing"),
         ('{"name": "b", "promt": "x"}', "line 2: promt: unknown key; known keys: name, prompt, files, data"),
+        ('{"name": "b\\u0000"}', "line 2: name: holds U+0000, which no process can be given; take it out"),
         ('{"name": "b", "files": "no"}', "line 2: files: {folder}/no is no folder; give one, or leave it out"),
     ],
 )
@@ -94,6 +108,14 @@ def test_a_line_that_is_no_task_is_named_by_its_number(site: Site, line: str, sa
     code, output = dry(site, "--set", "tasks.file=other.jsonl")
     assert code == 2
     assert f"{site.folder}/other.jsonl, " + said.format(folder=site.folder) in output
+
+
+def test_tasks_may_begin_with_a_byte_order_mark_and_hold_any_end_of_line_in_their_text(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    prompts = ["a\u2028b", "c\x85d", "e\u2029f"]
+    lines = [json.dumps({"name": str(n), "prompt": text}, ensure_ascii=False) for n, text in enumerate(prompts)]
+    path.write_bytes("\ufeff".encode() + "\r\n".join(lines).encode() + b"\r\n")
+    assert [task.prompt for task in read_tasks(path)] == prompts
 
 
 def test_what_a_dry_run_prints_gives_the_same_settings_again(site: Site, tmp_path: Path) -> None:

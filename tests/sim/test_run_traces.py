@@ -221,6 +221,16 @@ def test_damage_is_told_of(run: Path) -> None:
     calibrate(run)
 
 
+def test_a_damaged_line_within_a_journal_is_named_once(run: Path) -> None:
+    journal = run / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines[:5], b"damaged\n", *lines[5:]]))
+    result = gyre("calibrate", run)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"gyre: {journal}: line 6: not a journal entry")
+    assert "InputError" not in result.stderr
+
+
 def test_commands_take_a_run(run: Path, tmp_path: Path) -> None:
     """Cells, sizes and policy are the run's where nothing else is said, and so is the hardware."""
     out = tmp_path / "profile.toml"

@@ -37,6 +37,8 @@ class RunFolder:
         journal = JournalReader(path / JOURNAL_FILE)
         try:
             self.history = RunHistory.of(journal)
+        except InputError:
+            raise
         except (LookupError, ValueError, JournalError) as error:
             raise InputError(f"{path / JOURNAL_FILE}: contradicts itself ({error!r}); {_REMEDY}") from error
         self.torn_line = journal.torn_line
