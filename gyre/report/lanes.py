@@ -76,7 +76,7 @@ class Lanes:
         lane.turn(now_s, self._use(lane))
 
     def release(self, cell: int) -> None:
-        """Cell `cell` holds no micro-step any more, and returned none; `change` is to follow."""
+        """Cell `cell` holds no micro-step any more, and returned none; `change` or `update` is to follow."""
         self._lanes[cell].micro_steps = 0
 
     def meter(self, now_s: float, cell: int, busy_s: float) -> None:

@@ -56,6 +56,8 @@ class TrainingBook:
             return
         again.restart()  # the core failed and came back
         self.micro_steps.void(now_s, entry.step)
+        for spec in self.specs:  # what is still computed of it is of no use, and its return will not count
+            self.lanes.release(spec.cell)
         self.lanes.update(now_s, running=False)
 
     def _offer_micro_steps(self, now_s: float, entry: cmd.OfferMicroSteps) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from report_journal import CELLS, HEADER, hand_journal
 from report_toy import Toy, toy_journal
@@ -292,6 +292,19 @@ def test_laws_that_hold_for_every_run(toy: Toy) -> None:
 
 
 @settings(max_examples=10, deadline=None)
+@example(
+    toy=Toy(
+        "colocate",
+        steps=2,
+        groups_per_step=2,
+        group_size=3,
+        cells=3,
+        capacity=5,
+        gpus=1,
+        cell_failures=((9000.0, 0, 700.0), (9500.0, 1, 50.0)),
+        seed=31,
+    )
+)
 @given(toy=TOYS)
 def test_training_time_is_the_micro_steps_time(toy: Toy) -> None:
     found = record_run(toy_journal(toy))
