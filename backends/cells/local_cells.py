@@ -60,7 +60,7 @@ class LocalCells:
         self._publisher = publisher
         self._source = source
         self._watch = watch
-        self._report: Reports | None = None
+        self._report: Reports  # from `start` on
         self._watcher: asyncio.Task[None] | None = None
         self._repairs: dict[int, asyncio.Task[None]] = {}
 
@@ -134,11 +134,9 @@ class LocalCells:
                 self._tell_transfer(Transfer(number, "publish", seconds))
 
     def _tell_transfer(self, transfer: Transfer) -> None:
-        assert self._report is not None
         self._report(ev.TransferDone(self._report.now_s, transfer.cell, transfer.step, transfer.seconds))
 
     def _tell_failed(self, cell: Cell, reason: str) -> None:
-        assert self._report is not None
         _log.warning("a cell has failed", extra={"cell": cell.spec.cell, "reason": reason})
         self._report(ev.CellFailed(self._report.now_s, cell.spec.cell))
         self._repair(cell)
@@ -149,7 +147,6 @@ class LocalCells:
         task.add_done_callback(lambda done: self._repairs.pop(number) if self._repairs.get(number) is done else None)
 
     async def _bring_back(self, cell: Cell) -> None:
-        assert self._report is not None
         pause_s = self._watch.retry_s
         while True:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -75,12 +76,17 @@ class Places:
         """Make and return the folder where cells of this machine find weights: in memory where there is room.
 
         Its name is the run's own, so that what a killed driver left is found and used again.
+
+        Raises:
+            InputError: the system refuses.
         """
         mark = hashlib.sha256(os.fsencode(self.root.resolve())).hexdigest()[:16]
         memory = _MEMORY / f"gyre-{os.getuid()}-{mark}"
         if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _SNAPSHOTS * snapshot_bytes:
-            memory.mkdir(mode=0o700, exist_ok=True)
-            if memory.stat().st_uid == os.getuid():
+            with disk_errors(memory):
+                memory.mkdir(mode=0o700, exist_ok=True)
+                found = memory.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():  # others may plant what they like there
                 return memory
         on_disk = self.root / "snapshots"
         with disk_errors(on_disk):
