@@ -99,12 +99,14 @@ class TransferDone(Event):
     """A cell has done a step of a move, or its part of a publish, in so many seconds. Nothing follows from it.
 
     `step` is drain, release, load, offload, restore or admit; reset or revive after a failure; export (the core) or
-    publish (each engine) when new weights are given out.
+    publish (each engine) when new weights are given out. It is `rehearsed` where the cell moved before there was work,
+    to see that it can.
     """
 
     cell: int
     step: str
     seconds: float
+    rehearsed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -59,9 +60,12 @@ def validated(kind: type[M], values: Any, where: str, remedy: str = "") -> M:
         InputError: the first violation, in one line that names `where` and the field, and how many more there are.
     """
     try:
-        return kind.model_validate(values)
+        made = kind.model_validate(values)
     except ValidationError as error:
         raise InputError(f"{where}: {_first_violation(kind, error)}{_after(remedy)}") from error
+    if key := _number_given_as_bool(values, made):
+        raise InputError(f"{where}: {key}: true or false; give a number{_after(remedy)}")
+    return made
 
 
 def toml_names(folder: Traversable) -> tuple[str, ...]:
@@ -86,6 +90,19 @@ def _first_violation(kind: type[BaseModel], error: ValidationError) -> str:
             message = f"{_one_line(first['msg'])} (got {_one_line(repr(first['input']))[:MOST_SHOWN]})"
     others = f" (and {len(more)} more)" if more else ""
     return f"{field + ': ' if field else ''}{message}{others}"
+
+
+def _number_given_as_bool(given: Any, made: Any) -> str:
+    """The first key, dotted, that holds a bool and was taken for a number, as pydantic takes it; "" where none does."""
+    if not isinstance(given, Mapping):
+        return ""
+    for key, value in given.items():
+        taken = made.get(key) if isinstance(made, Mapping) else getattr(made, str(key), None)
+        if isinstance(value, bool) and isinstance(taken, int | float) and not isinstance(taken, bool):
+            return str(key)
+        if inner := _number_given_as_bool(value, taken):
+            return f"{key}.{inner}"
+    return ""
 
 
 def _known_keys(kind: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

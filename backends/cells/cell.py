@@ -86,6 +86,21 @@ class Cell:
                 self._enter(CellState.FAILED)
                 raise CellBrokenError(f"cell {self.spec.cell}: {str(error) or repr(error)}") from error
 
+    async def rehearse(self) -> list[Transfer]:
+        """Move to training and back, telling nobody; return the steps. For a cell that serves, and may train.
+
+        Raises:
+            CellBrokenError: it has failed.
+        """
+        done: list[Transfer] = []
+        record, self.record = self.record, done.append
+        try:
+            for role in (CellRole.TRAINING, CellRole.SERVING):
+                await self.switch(role, lambda state: None)
+        finally:
+            self.record = record
+        return done
+
     def fail(self, reason: str) -> bool:
         """Tell it that it cannot go on. Returns whether it has failed by this; a move under way raises instead."""
         if self._state is CellState.FAILED:

@@ -53,13 +53,24 @@ class LocalCells:
     """
 
     def __init__(
-        self, cells: Sequence[Cell], publisher: Publisher, source: WeightSource, watch: Watch = _WATCH
+        self,
+        cells: Sequence[Cell],
+        publisher: Publisher,
+        source: WeightSource,
+        watch: Watch = _WATCH,
+        *,
+        rehearse: bool = False,
     ) -> None:
-        """Take the cells in their order, core first; none was started."""
+        """Take the cells in their order, core first; none was started.
+
+        With `rehearse` each that may train does so once before the run begins, and comes back: one that cannot give
+        its memory away, or take it again, is found before there is work to lose.
+        """
         self._cells: Final = {cell.spec.cell: cell for cell in cells}
         self._publisher = publisher
         self._source = source
         self._watch = watch
+        self._rehearses = rehearse
         self._report: Reports  # from `start` on
         self._watcher: asyncio.Task[None] | None = None
         self._repairs: dict[int, asyncio.Task[None]] = {}
@@ -77,8 +88,18 @@ class LocalCells:
                 group.create_task(cell.serving.start())
                 if cell.training is not None:
                     group.create_task(cell.training.start())
+        if self._rehearses:
+            await self._rehearse()
         self._watcher = asyncio.create_task(self._look_regularly())
         return tuple(cell.spec for cell in self._cells.values())
+
+    async def _rehearse(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            training = [cell for cell in self._cells.values() if cell.training is not None]
+            rehearsals = [group.create_task(cell.rehearse()) for cell in training]
+        for done in rehearsals:
+            for one in done.result():  # before the run's time begins
+                self._report(ev.TransferDone(0.0, one.cell, one.step, one.seconds, rehearsed=True))
 
     async def switch(self, cell: int, role: CellRole, changed: Callable[[CellState], None]) -> None:
         """See `Cells.switch`."""

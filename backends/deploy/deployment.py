@@ -122,13 +122,13 @@ async def deployed(run: OpenedRun, launcher: Launcher, said: Said = lambda what:
         launcher.end_leftovers()
         storage = stack.enter_context(GroupStorage(places.samples))
         log = stack.enter_context(EvaluationLog(places.evaluations))
-        said("the core's trainer is built")
-        core = await stack.enter_async_context(launcher.core())
         pool = await stack.enter_async_context(EnginePool(checks=settings.engine.checks))
         said("the proxy is started")
         proxy = Proxy(run.prepared.renderer, pool, places.calls, settings.proxy_settings)
         proxy.metrics.collect_from(RunGauges(run.controller, run.follower))
         await stack.enter_async_context(proxy)
+        said("the core's trainer is built")
+        core = await stack.enter_async_context(launcher.core())
         gateway = ProxyGateway(proxy, Limits(settings.limits.steps, settings.limits.tokens))
         stack.callback(gateway.close)
         samples = StoredSamples(storage, gateway, settings.path_selection, harness=settings.harness.name)
@@ -146,7 +146,8 @@ async def deployed(run: OpenedRun, launcher: Launcher, said: Said = lambda what:
         weights = TrainedWeights(
             training, places.weights, settings.model.folder, kept=None if settings.keep_weights else KEPT
         )
-        ports = Ports(rollouts, ScoredEvaluations(scorer), samples, LocalCells(cells, publisher, weights), training)
+        moved = LocalCells(cells, publisher, weights, rehearse=settings.cells.rehearse)
+        ports = Ports(rollouts, ScoredEvaluations(scorer), samples, moved, training)
         said("engines and trainers come up")
         yield Deployment(RealCluster(run.journal, ports), run.controller, proxy, tuple(cells), run, core)
 

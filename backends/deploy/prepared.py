@@ -53,7 +53,9 @@ def prepare(settings: DeploySettings) -> Prepared:
     settings.make_policy().settings.refuse_impossible(settings.cells.count, settings.cells.standalone)
     settings.harness_command.check()
     _check_evaluator(settings.evaluator_settings())
-    prepared = Prepared(settings, tuple(read_tasks(settings.tasks.file)), make_renderer(settings.model))
+    tasks = tuple(read_tasks(settings.tasks.file))
+    settings.harness_command.check_prompts(tasks)
+    prepared = Prepared(settings, tasks, make_renderer(settings.model))
     prepared.controller()
     return prepared
 

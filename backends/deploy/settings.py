@@ -47,6 +47,25 @@ _ELSEWHERE: Final = {
     ("proxy", "descriptor"): "proxy.host and proxy.port",
 }
 
+# What a run that goes on may be given anew: where and how fast it works, and nothing that it learns from.
+OPERATIONAL: Final = frozenset(
+    {
+        "cells.pin",
+        "cells.rehearse",
+        "cells.step_s",
+        "cells.threads",
+        "engine",
+        "evaluator.jobs",
+        "keep_folders",
+        "keep_weights",
+        "launch",
+        "proxy.admin_port",
+        "proxy.bounds",
+        "proxy.host",
+        "proxy.port",
+    }
+)
+
 _SOON_S: Final = 1e-3  # below it, what is done at intervals would be all that is done
 _RANGES: Final = {  # least and most
     "sampling.max_new_tokens": (1, math.inf),

@@ -53,6 +53,7 @@ class CellsTable(Table):
     layout: Layout = Field(default=Layout(), description="how a cell's ranks share the model")
     threads: int = Field(default=1, ge=1, description="of each rank's CPU work, and of an engine's on CPU")
     pin: tuple[Cpus, ...] = Field(default=(), description="CPUs of each cell, in their order; left out: all")
+    rehearse: bool = Field(default=True, description="move each cell that may train once before the run begins")
     step_s: float = Field(default=900.0, gt=0, description="seconds that a step of a move may take")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,7 @@ from .tasks import Task
 
 _PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _PLACE: Final = re.compile(r"\{([a-z_]+)\}")
+MOST_ARGUMENT_BYTES: Final = 128 * 1024 - 512  # Linux: 128 KiB, with a variable's name and the ending zero
 LOST_EXIT_CODE: Final = 75  # EX_TEMPFAIL of sysexits.h: "the attempt failed for no fault of the agent's"
 FOLDER_MARK: Final = "GYRE_FOLDER"  # of the attempt
 RUN_MARK: Final = "GYRE_EXECUTIONS"  # folder of all attempts
@@ -64,6 +65,23 @@ class HarnessCommand:
         for time_s in (self.harness_timeout_s, self.overall_timeout_s):
             if time_s is not None and not time_s > 0:
                 raise InputError(f"harness time-out: {time_s:g} s, expected more than 0")
+
+    def check_prompts(self, tasks: Iterable[Task]) -> None:
+        """Refuse prompts that the system would not hand to a process.
+
+        Raises:
+            InputError: one is too long for where {prompt} stands; the message names the task.
+        """
+        texts = [text for text in (*self.command, *self.setup, *self.environment.values()) if "{prompt}" in text]
+        if not texts:
+            return
+        for task in tasks:
+            size = max(len(fill(text, {"prompt": task.prompt}).encode(errors="replace")) for text in texts)
+            if size > MOST_ARGUMENT_BYTES:
+                raise InputError(
+                    f"task {task.name!r}: prompt: makes an argument or variable of {size:,} bytes, more than the "
+                    f"{MOST_ARGUMENT_BYTES:,} that a process may be given; use {{prompt_file}} in place of {{prompt}}"
+                )
 
     def filled(self, argv: tuple[str, ...], values: Mapping[str, str]) -> list[str]:
         """Return arguments with the execution's values in place of their names."""

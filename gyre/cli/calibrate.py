@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InputError
-from .common import OUT_FILE, force_option, json_option, print_json, print_tables, refuse_existing, working
+from .common import OUT_FILE, check_out_file, force_option, json_option, print_json, print_tables, working
 
 if TYPE_CHECKING:
     from ..sim.calibration import Calibration, Compared
@@ -31,7 +31,7 @@ def calibrate(*, run: Path, out: Path | None, base: str | None, as_json: bool, f
     from ..sim.hardware_profile import load_hardware
 
     if out is not None:
-        refuse_existing(out, force=force)
+        check_out_file(out, force=force)
     with working(f"measuring {run}"):
         calibration = measure(run, None if base is None else load_hardware(base), _model(run))
     if out is not None:

@@ -31,6 +31,13 @@ def refuse_existing(path: Path, *, force: bool) -> None:
         raise InputError(f"{path}: exists already; choose another name, or overwrite it with --force")
 
 
+def check_out_file(path: Path, *, force: bool) -> None:
+    """Raise `InputError` if the file `path` could not be written, before any work is done for it."""
+    refuse_existing(path, force=force)
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: cannot be written (no such folder); make it, or give another name")
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, as `1 group` or `2,000 groups`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

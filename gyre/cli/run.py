@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,14 +53,21 @@ def run(
     from ..report import ResultsFolder
 
     prepared, launcher = _prepared(settings_file, overrides, out)
+    from gyre.backends.deploy.settings import OPERATIONAL
+
     header = prepared.settings.header()
     if dry_run:
         from ..report.settings_file import settings_toml
 
         click.echo(settings_toml(header), nl=False)
         return
-    with ResultsFolder.create(out, header, resume=resume) as folder:
-        failure = _drive(prepared, launcher, folder, plain=plain, quiet=as_json)
+    with ResultsFolder.create(out, header, resume=resume, free=OPERATIONAL) as folder:
+        try:
+            failure = _drive(prepared, launcher, folder, plain=plain, quiet=as_json)
+        except InputError:
+            with suppress(InputError):  # what stopped the run may stop its report too
+                _report(folder)
+            raise
         result = _report(folder)
     if result is not None:
         _print(result, out, as_json=as_json)

@@ -9,7 +9,17 @@ import click
 
 from ..atomic import write_text_atomic
 from ..errors import InputError
-from .common import OUT_FILE, OUT_FOLDER, force_option, json_option, print_json, print_tables, refuse_existing, working
+from .common import (
+    OUT_FILE,
+    OUT_FOLDER,
+    check_out_file,
+    force_option,
+    json_option,
+    print_json,
+    print_tables,
+    refuse_existing,
+    working,
+)
 from .selection import selection_of, selection_options
 
 _SOURCE: Final = click.Path(path_type=Path)
@@ -80,7 +90,7 @@ def inspect(
 
     selection = selection_of(chosen)
     if html:
-        refuse_existing(html, force=force)
+        check_out_file(html, force=force)
     if execution is None:
         if html:
             raise InputError("--html draws one execution: name it after the source")

@@ -9,7 +9,17 @@ import click
 
 from ..atomic import write_text_atomic
 from ..errors import InputError
-from .common import OUT_FILE, OUT_FOLDER, force_option, json_option, print_json, print_tables, refuse_existing, working
+from .common import (
+    OUT_FILE,
+    OUT_FOLDER,
+    check_out_file,
+    force_option,
+    json_option,
+    print_json,
+    print_tables,
+    refuse_existing,
+    working,
+)
 
 if TYPE_CHECKING:
     from ..arrays import FloatArray
@@ -65,7 +75,7 @@ def describe(*, source: str, html: Path | None, groups: int, seed: int, as_json:
     from ..workload.presentation import description_page, distribution_table, facts_table
 
     if html:
-        refuse_existing(html, force=force)
+        check_out_file(html, force=force)
     with working(f"describing {source}"):
         described, duration_s = _trace_or_generated(source, groups=groups, seed=seed)
         description = describe_trace(described, duration_s=duration_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -58,10 +58,12 @@ class ResultsFolder:
         self._journal: JournalWriter | None = None
 
     @classmethod
-    def create(cls, path: Path, settings: Mapping[str, Any], *, resume: bool = False) -> Self:
+    def create(
+        cls, path: Path, settings: Mapping[str, Any], *, resume: bool = False, free: Collection[str] = ()
+    ) -> Self:
         """Make the folder, or take an empty one, and write `settings.toml`.
 
-        With `resume` it may hold results of the same settings.
+        With `resume` it may hold results of the same settings, but for keys, dotted, in `free`.
 
         Raises:
             InUseError: another process writes there.
@@ -71,7 +73,7 @@ class ResultsFolder:
             path.mkdir(parents=True, exist_ok=True)
         lock = FolderLock(path)
         try:
-            _refuse_other_content(path, settings, resume)
+            _refuse_other_content(path, settings, resume, free)
             write_text_atomic(path / SETTINGS, settings_toml(settings))
         except BaseException:
             lock.release()
@@ -172,14 +174,14 @@ def _marked(frame: pl.DataFrame, result: RunResult) -> pl.DataFrame:
     return frame.select(*marks, pl.all())
 
 
-def _refuse_other_content(path: Path, settings: Mapping[str, Any], resume: bool) -> None:
+def _refuse_other_content(path: Path, settings: Mapping[str, Any], resume: bool, free: Collection[str]) -> None:
     with disk_errors(path):
         entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
     if not entries:
         return
     if not (path / SETTINGS).exists():
         raise InputError(f"{path}: holds files that are no results of gyre; give a new or an empty folder")
-    if difference := first_difference(read_settings(path), as_read(settings)):
+    if difference := first_difference(read_settings(path), as_read(settings), free):
         raise InputError(
             f"{path}: holds the results of other settings: {difference} ({SETTINGS}); give those, or another folder"
         )

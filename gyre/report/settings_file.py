@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,14 +42,21 @@ def read_settings(path: Path) -> dict[str, Any]:
     return read_toml(path / SETTINGS, remedy="give a results folder of gyre")
 
 
-def first_difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """Return the first key whose value differs, dotted, with both values; "" where there is none."""
-    for key in dict.fromkeys((*there, *here)):
-        one, other = there.get(key), here.get(key)
-        if one == other:
+def first_difference(
+    there: Mapping[str, Any], here: Mapping[str, Any], free: Collection[str] = (), within: str = ""
+) -> str:
+    """Return the first key whose value differs, dotted, with both values; "" where there is none.
+
+    Keys in `free`, dotted, may differ, with all that is in them.
+    """
+    for name in dict.fromkeys((*there, *here)):
+        one, other, key = there.get(name), here.get(name), f"{within}{name}"
+        if one == other or key in free:
             continue
         if isinstance(one, Mapping) and isinstance(other, Mapping):
-            return f"{key}.{first_difference(one, other)}"
+            if found := first_difference(one, other, free, f"{key}."):
+                return found
+            continue
         return f"{key} is {_shown(one)} there and {_shown(other)} here"
     return ""
 

@@ -10,7 +10,7 @@ from ..events import TransferDone
 
 TRANSFERS_SCHEMA: Final[dict[str, pl.DataType]] = {
     "cell": pl.Int64(),
-    "step": pl.String(),  # see `gyre.events.TransferDone`
+    "step": pl.String(),  # see `gyre.events.TransferDone`; ", rehearsed" after it where it was
     "end_s": pl.Float64(),
     "seconds": pl.Float64(),
 }
@@ -18,8 +18,12 @@ TRANSFERS_SCHEMA: Final[dict[str, pl.DataType]] = {
 
 def transfers_frame(transfers: list[TransferDone]) -> pl.DataFrame:
     """Return them (`TRANSFERS_SCHEMA`), in the order in which they were told."""
-    rows = [(one.cell, one.step, one.time_s, one.seconds) for one in transfers]
+    rows = [(one.cell, _name(one), one.time_s, one.seconds) for one in transfers]
     return pl.DataFrame(rows, schema=TRANSFERS_SCHEMA, orient="row")
+
+
+def _name(transfer: TransferDone) -> str:
+    return f"{transfer.step}, rehearsed" if transfer.rehearsed else transfer.step
 
 
 def transfer_times(transfers: pl.DataFrame) -> pl.DataFrame:

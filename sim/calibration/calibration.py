@@ -56,7 +56,7 @@ def calibrate(path: Path, base: HardwareProfile | None = None, model: Mapping[st
     return Calibration(
         profile=profile_of(measured, history, path.resolve().name, base, model),
         figures=tuple(measured.figures),
-        notes=tuple(_notes(history.resumed, stretches, engines)),
+        notes=tuple(_notes(history, stretches, engines)),
         recorded=recorded_figures(history, times, stretches.all),
         engine_error=engines.error,
     )
@@ -101,10 +101,12 @@ def _nothing(path: Path, stretches: Stretches) -> str:
     return f"{path}: holds no reply of two tokens or more that one engine gave; calibrate on a longer run"
 
 
-def _notes(resumed: int, stretches: Stretches, engines: EngineTimes) -> list[str]:
+def _notes(history: RunHistory, stretches: Stretches, engines: EngineTimes) -> list[str]:
     notes = []
-    if resumed:
-        notes.append(f"The run was taken up again {resumed} times: its wall time holds what was lost between.")
+    if not history.stopped:
+        notes.append(f"The run has not come to its end: only its first {len(history.updates_s):,} steps are measured.")
+    if history.resumed:
+        notes.append(f"The run was taken up again {history.resumed} times: its wall time holds what was lost between.")
     if stretches.untimed:
         notes.append(f"{stretches.untimed:,} calls say nothing of their engines: engines look idler than they were.")
     if engines.replies < _FEW:

@@ -12,6 +12,7 @@ from gyre.cluster import CellRole, CellState
 from gyre.journal import Entry, Header
 
 _ARRIVED = {CellState.TRAINING: CellRole.TRAINING, CellState.SERVING: CellRole.SERVING}
+_LAST_STEPS = {"load": CellRole.TRAINING, "admit": CellRole.SERVING}  # of a move
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class CellTimes:
     """Seconds of each kind, in the journal's order. Feed it the whole journal with `add`."""
 
     switches: dict[CellRole, list[float]] = field(default_factory=lambda: {role: [] for role in CellRole})
+    rehearsals: dict[CellRole, list[float]] = field(default_factory=lambda: {role: [] for role in CellRole})  # whole
     transfers: dict[str, list[float]] = field(default_factory=dict)  # by step of a move or publish
     updates: list[float] = field(default_factory=list)
     checkpoints: list[float] = field(default_factory=list)
@@ -49,6 +51,7 @@ class CellTimes:
     _free: dict[int, float] = field(default_factory=dict)  # cells in training: since when they have no micro-step
     _joined: set[tuple[int, int]] = field(default_factory=set)  # cell and step
     _saved_s: float = 0.0
+    _rehearsing: dict[int, float] = field(default_factory=dict)  # by cell, seconds of the move so far
 
     def add(self, entry: Header | Entry) -> None:
         """Take the next entry."""
@@ -86,7 +89,14 @@ class CellTimes:
 
     def transferred(self, entry: ev.TransferDone) -> None:
         """A step of a move is done."""
-        self.transfers.setdefault(entry.step, []).append(entry.seconds)
+        if not entry.rehearsed:
+            self.transfers.setdefault(entry.step, []).append(entry.seconds)
+            return
+        seconds = self._rehearsing.get(entry.cell, 0.0) + entry.seconds
+        role = _LAST_STEPS.get(entry.step)
+        if role is not None:
+            self.rehearsals[role].append(seconds)
+        self._rehearsing[entry.cell] = 0.0 if role is not None else seconds
 
     def applying(self, entry: cmd.ApplyUpdate) -> None:
         """The update begins."""

@@ -14,6 +14,7 @@ from .engine_fit import EngineTimes
 from .robust import Estimate, fit, typical
 
 _MS: Final = 1e3
+_FEW_MOVES: Final = 5  # below it rehearsed ones count too
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +94,16 @@ class Measured:
             ("to_training_s", CellRole.TRAINING, 0.0, "none seen; taken to be 0"),
             ("to_serving_s", CellRole.SERVING, given_s, "none seen; taken to be an engine's publish, which it holds"),
         ):
-            estimate = typical(times.switches[role])
+            seen, rehearsed = times.switches[role], times.rehearsals[role]
+            if len(seen) < _FEW_MOVES and rehearsed:  # perhaps one alone, while all harnesses started
+                source = f"{len(seen)} moves, and {len(rehearsed)} rehearsed before the run began"
+                estimate = typical(seen + rehearsed)
+            else:
+                source, estimate = f"{len(seen)} moves, from the command to the state", typical(seen)
             if estimate is None:
                 self.assume("switch", key, otherwise, "s", why)
             else:
-                self.add("switch", key, estimate, "s", f"{estimate.samples} moves, from the command to the state")
+                self.add("switch", key, estimate, "s", source)
 
     def _checkpoints(self, times: CellTimes) -> None:
         """Not every update may be saved: the figure is the mean over all updates."""

@@ -76,6 +76,48 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.001)
 
 
+def local_cells(pool: EnginePool, sides: list[Sides], *, rehearse: bool) -> LocalCells:
+    kinds = (CellKind.CORE, CellKind.SATELLITE, CellKind.STANDALONE)
+    cells = [
+        Cell(CellSpec(at, kind, 4, 1), sides[at], None if kind is CellKind.STANDALONE else TrainerOf(sides[at]))
+        for at, kind in enumerate(kinds)
+    ]
+    return LocalCells(cells, Publisher(pool, on_disk(0, Path("nowhere"))), FolderSource(), rehearse=rehearse)
+
+
+def test_each_cell_that_may_train_does_so_once_before_a_run_and_serves_again() -> None:
+    async def main() -> None:
+        async with EnginePool() as pool:
+            sides, heard = [Sides(), Sides(), Sides()], Heard()
+            cells = local_cells(pool, sides, rehearse=True)
+            await cells.start(heard)
+            await cells.stop()
+        steps = ["drain", "release", "load", "offload", "restore", "admit"]
+        assert [(one.cell, one.step) for one in heard.transfers] == [(at, step) for at in range(2) for step in steps]
+        assert all(one.rehearsed and one.time_s == 0 for one in heard.transfers)
+        assert not heard, "nothing else is told: the run has not begun"
+        assert all(side.serves and not side.holds_memory for side in sides)
+        assert "release" not in sides[2].done
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_a_cell_that_cannot_move_ends_the_run_before_it_begins() -> None:
+    async def main() -> None:
+        async with EnginePool() as pool:
+            sides = [Sides(), Sides(hangs={"load"}), Sides()]
+            sides[0].fails = {"restore"}
+            cells = local_cells(pool, sides, rehearse=True)
+            with pytest.raises(ExceptionGroup) as raised:
+                await cells.start(Heard())
+            await cells.stop()
+        (error,) = raised.value.exceptions
+        assert isinstance(error, CellBrokenError)
+        assert str(error) == "cell 0: restore does not work"
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
 def test_an_engine_that_dies_is_told_once_and_brought_back_after_tries_that_fail() -> None:
     async def check(cells: LocalCells, sides: list[Sides], heard: Heard) -> None:
         sides[1].fails = {"revive"}

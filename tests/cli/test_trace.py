@@ -56,6 +56,7 @@ def test_nothing_is_overwritten_without_force(generated: Path, tmp_path: Path) -
     page = tmp_path / "page.html"
     page.write_text("mine")
     assert "exists already" in refused("describe", generated, "--html", page)
+    assert "(no such folder); make it" in refused("describe", generated, "--html", page.parent / "none" / "page.html")
     assert page.read_text() == "mine"
 
 

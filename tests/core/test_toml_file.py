@@ -36,6 +36,8 @@ class Outer(BaseModel):
     ("values", "says"),
     [
         ({}, "f.toml: name: missing"),
+        ({"name": "a", "inner": {"size": True}}, "f.toml: inner.size: true or false; give a number"),
+        ({"name": "a", "many": {"x": {"size": True}}}, "f.toml: many.x.size: true or false; give a number"),
         ({"name": "a", "nme": "b"}, "f.toml: nme: unknown key; known keys: name, inner, many"),
         ({"nme": "b"}, "f.toml: nme: unknown key; known keys: name, inner, many (and 1 more)"),
         ({"name": "a", "inner": {"sise": 2}}, "f.toml: inner.sise: unknown key; known keys: size, colour"),

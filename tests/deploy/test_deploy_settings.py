@@ -15,7 +15,7 @@ for package in ("megatron.core", "prometheus_client", "starlette", "transformers
 
 from run_site import Site, settings_of  # noqa: E402
 
-from gyre.backends.deploy.settings import DeploySettings  # noqa: E402
+from gyre.backends.deploy.settings import OPERATIONAL, DeploySettings  # noqa: E402
 from gyre.backends.deploy.tasks_file import read_tasks  # noqa: E402
 from gyre.cli import main  # noqa: E402
 from gyre.config import RunSettings  # noqa: E402
@@ -39,6 +39,8 @@ REFUSED = [
     ("policy=elastik", "no policy 'elastik': choose one of colocate, async, elastic, or give your own as module:Class"),
     ("policy=no_such_module:Mine", "policy 'no_such_module:Mine' cannot be loaded"),
     ("policy_settings.join_backlogg=1", "policy elastic: join_backlogg: unknown key; known keys: phi, mu"),
+    ("training.steps=true", "settings.toml: training.steps: true or false; give a number"),
+    ("engine.ready_s=true", "settings.toml: engine.ready_s: true or false; give a number"),
     ("training.steps=0", "settings.toml: training.steps: Input should be greater than or equal to 1"),
     ("buffer.capacity_groups=1", "buffer.capacity_groups: 1, but a step takes 2 groups"),
     ("buffer.max_stalenes=1", "settings.toml: buffer.max_stalenes: unknown key; known keys: order, capacity_groups"),
@@ -116,6 +118,25 @@ def test_tasks_may_begin_with_a_byte_order_mark_and_hold_any_end_of_line_in_thei
     lines = [json.dumps({"name": str(n), "prompt": text}, ensure_ascii=False) for n, text in enumerate(prompts)]
     path.write_bytes("\ufeff".encode() + "\r\n".join(lines).encode() + b"\r\n")
     assert [task.prompt for task in read_tasks(path)] == prompts
+
+
+def test_a_prompt_that_no_process_can_be_given_is_refused(site: Site, tmp_path: Path) -> None:
+    """Linux hands a process at most 128 KiB in one argument, and in one variable."""
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(json.dumps({"name": "long", "prompt": "\u00e9" * 70_000}) + "\n")
+    for key in ('harness.command=["sh", "-c", "true", "{prompt}"]', "harness.environment.ASKED={prompt}"):
+        code, said = dry(site, "--set", f"tasks.file={path}", "--set", key)
+        assert code == 2
+        assert "task 'long': prompt: makes an argument or variable of 140,000 bytes" in said
+    assert dry(site, "--set", f"tasks.file={path}")[0] == 0, "a file holds it"
+
+
+def test_what_may_change_in_a_run_that_goes_on_are_settings(site: Site) -> None:
+    pinned = DeploySettings.of(settings_of(cells={"count": 1, "capacity": 4, "pin": [[0]]}), site.settings)
+    for key in OPERATIONAL:
+        value: Any = pinned.header()
+        for part in key.split("."):
+            value = value[part]
 
 
 def test_what_a_dry_run_prints_gives_the_same_settings_again(site: Site, tmp_path: Path) -> None:

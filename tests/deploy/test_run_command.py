@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import time
 from collections import Counter
 from pathlib import Path
@@ -56,7 +57,15 @@ def test_a_run_is_killed_interrupted_and_comes_to_its_end(tmp_path: Path) -> Non
         refused = CliRunner().invoke(main, site.arguments())
         assert (refused.exit_code, "--resume" in refused.output) == (2, True)
 
-        with site.start("--resume", scripted=True) as run:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            with site.start("--resume", "--set", f"proxy.port={port}", scripted=True) as run:
+                assert run.process.wait() == 2, run.said
+                assert f"127.0.0.1:{port}" in run.said
+                assert "trainer is built" not in run.said, "what is cheap to see is seen first"
+            assert (site.out / "report.html").exists()
+
+        with site.start("--resume", "--set", "cells.step_s=800", scripted=True) as run:
             run.wait_for("step 2/3")
             run.interrupt()
             assert run.process.wait() == 130, run.said

@@ -170,6 +170,37 @@ def test_steps_of_moves_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert found(calibration)["switch"]["to_training_s"] == pytest.approx(0.7)
 
 
+def test_moves_that_a_run_hardly_shows_are_those_that_were_rehearsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Async moves one cell, once, while all harnesses start; the steps of three rehearsed moves are known besides."""
+    steps = (("drain", 0.1), ("release", 0.3), ("load", 0.2), ("offload", 0.5), ("restore", 0.2), ("admit", 0.2))
+
+    def with_rehearsals(entries: list[Entry]) -> list[Entry]:
+        told = [TransferDone(0.0, cell, step, s, rehearsed=True) for step, s in steps for cell in (0, 1, 2)]
+        return [entries[0], *told, *entries[1:]]
+
+    arguments = (tmp_path / "run", run_settings("async", steps=3), small_workload(10, 4), true_hardware(), monkeypatch)
+    record_run(*arguments, change=with_rehearsals)
+    calibration = calibrate(tmp_path / "run")
+    assert found(calibration)["switch"] == pytest.approx({"to_training_s": (3 * 0.6 + 0.7) / 4, "to_serving_s": 0.9})
+    assert "details" not in found(calibration)
+    assert "1 moves, and 3 rehearsed before the run began" in {figure.source for figure in calibration.figures}
+
+
+def test_a_run_that_goes_on_is_measured_so_far_and_said_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def so_far(entries: list[Entry]) -> list[Entry]:
+        second = next(at for at, entry in enumerate(entries) if isinstance(entry, UpdateApplied) and entry.version == 2)
+        return entries[: second + 1]
+
+    arguments = (tmp_path / "run", run_settings("async", steps=3), small_workload(10, 4), true_hardware(), monkeypatch)
+    record_run(*arguments, change=so_far)
+    (note,) = calibrate(tmp_path / "run").notes
+    assert note == "The run has not come to its end: only its first 2 steps are measured."
+
+
 def test_the_core_makes_groups_ready_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an update comes the checkpoint, then each group's micro-steps: the first claim waits for both."""
     truth = true_hardware()

@@ -239,6 +239,8 @@ def test_commands_take_a_run(run: Path, tmp_path: Path) -> None:
     printed = json.loads(result.stdout)
     assert printed["simulated_again"][0]["error"] == pytest.approx(0, abs=0.03)
     assert gyre("calibrate", run, "--out", out).exit_code == 2  # exists
+    refused = gyre("calibrate", run, "--out", tmp_path / "none" / "profile.toml")
+    assert (refused.exit_code, "(no such folder); make it" in refused.stderr) == (2, True)
     shown = gyre("simulate", "--trace", run, "--policy", "async", "--dry-run").stdout
     assert 'order = "trace"' in shown
     assert "groups_per_step = 2" in shown
