@@ -11,6 +11,7 @@ from typing import Any, Final
 from gyre.errors import InputError
 from gyre.journal import JOURNAL_FILE
 from gyre.workload.recorded_run.folder import RunFolder
+from gyre.workload.recorded_run.history import RunHistory
 
 from ..hardware_profile import HardwareProfile
 from .cell_times import CellTimes
