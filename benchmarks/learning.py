@@ -1,6 +1,6 @@
 """Does a run learn, whatever the policy, and does no harness notice what goes on behind its proxy?
 
-Makes runs of `examples/doors` one after the other (those that are whole in OUT are not made again): elastic with three
+Makes runs of an example one after the other (those that are whole in OUT are not made again): elastic with three
 seeds, colocate and async with the first of them, and elastic with two kills. Then prints a table, and writes the reward
 curves to OUT/learning.html. A seed has its own model, tasks and draws; policies of one seed begin alike.
 """
@@ -12,7 +12,7 @@ import json
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 from learning_runs import Plan, make_run
@@ -28,6 +28,7 @@ from gyre.watch.figures import SCORE
 DEFAULT: Final = (
     "elastic-seed0", "elastic-seed1", "elastic-seed2", "colocate-seed0", "async-seed0", "elastic-seed0-kills"
 )  # fmt: skip
+MODELS_DOING: Final = {"Submitted", "LimitsExceeded", "RepeatedFormatError"}  # mini-swe-agent's ends without an error
 ENDS: Final = 5  # steps at either end of a run over which reward is averaged
 
 
@@ -35,6 +36,7 @@ def main() -> None:
     """Make what is missing, print the table, write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="folder of the runs")
+    parser.add_argument("--example", choices=("doors", "shell"), default="doors", help="a folder of examples/")
     parser.add_argument("--runs", nargs="+", default=DEFAULT, metavar="NAME", help="POLICY-seedN or POLICY-seedN-kills")
     parser.add_argument("--set", dest="more", action="append", default=[], metavar="KEY=VALUE", help="of all runs")
     parser.add_argument("--read", action="store_true", help="make none, read those that are there")
@@ -44,7 +46,7 @@ def main() -> None:
     more = [word for assignment in given.more for word in ("--set", assignment)]
     for plan in plans:
         if not given.read:
-            make_run(given.out, plan, more)
+            make_run(given.out, given.example, plan, more)
     learned = [Learned.read(given.out / plan.name) for plan in plans if (given.out / plan.name).is_dir()]
     Console(width=160).print(table(learned))
     page = given.out / "learning.html"
@@ -59,7 +61,7 @@ class Learned:
     name: str
     result: RunResult
     rewards: list[float]  # mean score of the executions that each step trained
-    harnesses: list[dict[str, Any]]  # what each harness wrote down
+    harnesses: list[bool]  # that wrote down how they ended: whether they saw an error
     harnesses_failed: int  # ended otherwise than by themselves with exit code 0
 
     @classmethod
@@ -68,16 +70,16 @@ class Learned:
         result = read_run(folder)
         means = [step.means[SCORE].mean for step in result.record.health.steps if SCORE in step.means]
         rewards = [mean for mean in means if mean is not None]
-        walks = sorted((folder / "executions").glob("*/*/work/walk.json"))
+        works = (folder / "executions").glob("*/*/work")
         ended = result.record.executions.filter(pl.col("finished_s").is_not_null())
         failed = ended.filter(pl.col("outcome") != "completed").height
-        harnesses = [json.loads(walk.read_text()) for walk in walks]
+        harnesses = [error for error in map(saw_error, works) if error is not None]
         return cls(folder.name, result, rewards, harnesses, failed)
 
     @property
     def harness_errors(self) -> int:
         """Errors that harnesses saw, and harnesses that did not end well."""
-        return sum(harness["error"] is not None for harness in self.harnesses) + self.harnesses_failed
+        return sum(self.harnesses) + self.harnesses_failed
 
     @property
     def moves(self) -> pl.DataFrame:
@@ -93,6 +95,15 @@ class Learned:
             int(((begun_s > opened) & (begun_s < closed)).sum())
             for opened, closed in steps.select("opened_s", "closed_s").drop_nulls().iter_rows()
         )
+
+
+def saw_error(work: Path) -> bool | None:
+    """Return whether an execution's harness saw an error; None where it was ended before it could tell."""
+    walk, trajectory = work / "walk.json", work / "mini.traj.json"
+    if walk.exists():
+        return json.loads(walk.read_text())["error"] is not None
+    status = json.loads(trajectory.read_text())["info"]["exit_status"] if trajectory.exists() else ""
+    return status not in MODELS_DOING if status else None
 
 
 def table(runs: list[Learned]) -> Table:

@@ -1,4 +1,4 @@
-"""The runs of `learning.py`: each is the example `examples/doors`, started as a user would."""
+"""The runs of `learning.py`: each is one of the examples, started as a user would."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOIN: Final = (
     "--set",
     "policy_settings.join_backlog=0.01",
 )  # of elastic: a step trains for a second, and a move is short
-EXAMPLE: Final = Path(__file__).resolve().parents[1] / "examples" / "doors"
+EXAMPLES: Final = Path(__file__).resolve().parents[1] / "examples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +43,23 @@ class Plan:
         return cls(policy, int(seed), bool(kills))
 
 
-def prepared(out: Path, seed: int) -> Path:
+def prepared(out: Path, example: str, seed: int) -> Path:
     """Return the folder with a seed's model and tasks; make it where it is missing."""
     folder = out / f"start-seed{seed}"
     if not (folder / "model" / "model.safetensors").exists() or not (folder / "done").exists():
-        program = [sys.executable, str(EXAMPLE / "prepare.py"), "--out", str(folder), "--seed", str(seed)]
+        program = [sys.executable, str(EXAMPLES / example / "prepare.py"), "--out", str(folder), "--seed", str(seed)]
         subprocess.run(program, check=True)
         (folder / "done").touch()
     return folder
 
 
-def make_run(out: Path, plan: Plan, more: Sequence[str]) -> None:
-    """Make one run, or what is left of it; what it prints goes on.
+def make_run(out: Path, example: str, plan: Plan, more: Sequence[str]) -> None:
+    """Make one run of an example, or what is left of it; what it prints goes on.
 
     Raises:
         CalledProcessError: it failed.
     """
-    start, folder = prepared(out, plan.seed), out / plan.name
+    start, folder = prepared(out, example, plan.seed), out / plan.name
     if (folder / "summary.json").exists() and read_run(folder).summary.complete:
         return
     gyre = [sys.executable, "-c", "from gyre.cli import main; main()"]

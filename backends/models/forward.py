@@ -65,6 +65,8 @@ def forward_stage(
         attention_mask=None,
         packed_seq_params=packed,
     )
+    if not model.is_first:
+        network.set_input_tensor(None)  # it would keep them on the GPU for as long as the cell serves
     return _without_padding(model, out[0]) if model.is_last else out
 
 

@@ -66,7 +66,11 @@ class TrainingCell(Protocol):
 
 
 class LocalCell:
-    """A rank of a cell, in this process: the whole cell where it has one rank."""
+    """A rank of a cell, in this process: the whole cell where it has one rank.
+
+    GPU memory is taken again by what computes alone. Weights and moments are read and set where they lie: while an
+    engine has the GPU, there is no room for them.
+    """
 
     def __init__(self, trainer: Trainer, rank: int = 0) -> None:
         """Take the rank's trainer."""
@@ -81,11 +85,11 @@ class LocalCell:
 
     def load(self, values: Float32Array, version: int) -> None:
         """See `TrainingCell.load`."""
-        self._awake().load(torch.from_numpy(values), version)
+        self._trainer.load(torch.from_numpy(values), version)
 
     def values(self) -> Float32Array:
         """See `TrainingCell.values`."""
-        return _array(self._awake().weights.values.clone())
+        return _array(self._trainer.weights.values.clone())
 
     def gradient(self, step: MicroStep) -> tuple[Float32Array, Figures]:
         """See `TrainingCell.gradient`."""
@@ -99,15 +103,16 @@ class LocalCell:
 
     def save(self, folder: Path) -> None:
         """See `TrainingCell.save`."""
-        save_rank(self._awake(), folder, self._rank)
+        save_rank(self._trainer, folder, self._rank)
 
     def restore(self, folder: Path, version: int) -> None:
         """See `TrainingCell.restore`."""
-        load_rank(self._awake(), folder, self._rank, version)
+        load_rank(self._trainer, folder, self._rank, version)
 
     def export(self, out: Path, source: Path) -> None:
         """See `TrainingCell.export`."""
-        export(self._awake().model, out, source)
+        shared = self._trainer.model.layout.ranks > 1  # ranks send each other what lies on their GPUs
+        export((self._awake() if shared else self._trainer).model, out, source)
 
     def _awake(self) -> Trainer:
         """Return the trainer with its memory."""

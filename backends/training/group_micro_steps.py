@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from gyre.trajectory.making import make_samples
 from gyre.trajectory.packing import MicroStep, pack_rows, pack_trees
 from gyre.trajectory.samples import Samples
 from gyre.trajectory.selection import Selection
-from gyre.trajectory.store.part import Item
+
+if TYPE_CHECKING:
+    from gyre.trajectory.store.part import Item
 
 Packing = Literal["rows", "trees"]
 

@@ -89,7 +89,7 @@ class Trainer:
         hidden, out = self._forward(batch)
         figures = None
         if self.model.is_last:
-            logprobs = shared_logprobs(self.model, out / self._temperature, batch)
+            logprobs = shared_logprobs(self.model, self._tempered(out), batch)
             loss, metrics = objective_loss(self.settings.objective, logprobs, batch, reference)
             loss.backward()
             figures = Figures.of(loss, metrics, logprobs, batch)
@@ -128,9 +128,10 @@ class Trainer:
         self.version += 1
         return {"grad_norm": norm, "learning_rate": rate}
 
-    @property
-    def _temperature(self) -> float:
-        return self.settings.temperature
+    def _tempered(self, logits: Tensor) -> Tensor:
+        """Divide by the temperature; at 1, without the memory of a second copy."""
+        temperature = self.settings.temperature
+        return logits if temperature == 1.0 else logits / temperature
 
     def _forward(self, batch: Batch) -> tuple[Tensor | None, Tensor]:
         """Run this stage; return what came from the stage before, and what goes on, which was sent."""
@@ -157,7 +158,7 @@ class Trainer:
         _, out = self._forward(batch)
         values = torch.zeros(len(batch.tokens), device=self.model.device)
         if self.model.is_last:
-            values = shared_logprobs(self.model, out / self._temperature, batch).float()
+            values = shared_logprobs(self.model, self._tempered(out), batch).float()
         return self._link.from_last(values)
 
     def _reference_logprobs(self, batch: Batch) -> Tensor | None:
