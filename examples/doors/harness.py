@@ -2,8 +2,8 @@
 
     harness.py TASKS        with GYRE_TASK and what else gyre sets for a harness
 
-A call takes as long as a tool might: a second or so, sometimes many. It never asks twice: an answer that does not come,
-or is no answer, is noted in `walk.json` and ends it with exit code 1.
+A call takes as long as a tool might: a second or so, sometimes many. Each door that is taken is noted in `taken`. It
+never asks twice: an answer that does not come, or is no answer, is noted in `walk.json` and ends it with exit code 1.
 """
 
 import json
@@ -15,7 +15,6 @@ import time
 import urllib.request
 from pathlib import Path
 
-DOORS = "acdegh"
 TOOL = {
     "type": "function",
     "function": {
@@ -43,8 +42,8 @@ def taken_door(message):
     calls = message.get("tool_calls") or []
     try:
         arguments = json.loads(calls[0]["function"]["arguments"]) if len(calls) == 1 else None
-        return arguments["to"] if isinstance(arguments["to"], str) else None
-    except (ValueError, TypeError, KeyError):
+        return arguments["to"] if arguments["to"].isprintable() else None
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
@@ -54,14 +53,15 @@ def work(draws):
 
 
 def walk(doors, taken):
-    """Go through the doors; what the model took is added to `taken`."""
+    """Go through the doors; what the model takes is written to `taken`, a door a line."""
     draws = random.Random(os.environ["GYRE_EXECUTION"])
     messages = [{"role": "user", "content": doors[0]}]
     for following in [*doors[1:], ""]:
         message = ask(messages)
-        taken.append(taken_door(message))
-        if taken[-1] is None:
+        door = taken_door(message)
+        if door is None:
             return
+        print(door, file=taken, flush=True)
         work(draws)
         (call,) = message["tool_calls"]
         messages.append({"role": "assistant", "content": message.get("content"), "tool_calls": [call]})
@@ -72,13 +72,14 @@ def main():
     """Return the exit code."""
     lines = map(json.loads, Path(sys.argv[1]).read_text().splitlines())
     doors = next(line["data"]["doors"] for line in lines if line["name"] == os.environ["GYRE_TASK"])
-    taken, error = [], None
+    error = None
     try:
-        walk(doors, taken)
+        with open("taken", "w", encoding="utf-8") as taken:
+            walk(doors, taken)
     except Exception as raised:
         error = f"{type(raised).__name__}: {raised}"
         print(error, file=sys.stderr)
-    Path("walk.json").write_text(json.dumps({"taken": taken, "error": error}))
+    Path("walk.json").write_text(json.dumps({"error": error}))
     return 1 if error else 0
 
 
