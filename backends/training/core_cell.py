@@ -83,7 +83,7 @@ class CoreCell:
     async def _train(self) -> None:
         try:
             while self._trains:
-                info = await self._core.info(_CLAIM_WAIT_S)
+                info = await self._core.info(NUMBER, _CLAIM_WAIT_S)
                 if info is not None:
                     with suppress(GoneError):
                         await self._train_in(info.attempt)

@@ -73,6 +73,7 @@ class ElasticCore:
         self._step = ElasticStep(settings.lease_s, self._new_sum)
         self._lock = asyncio.Lock()  # a gradient is added in a thread: nobody may touch the step meanwhile
         self._changed = asyncio.Condition()
+        self._leaving: set[int] = set()  # cells that wait for nothing any more
         self._values: Float32Array | None = None
         self._version = -1
         self._digest = ""
@@ -118,25 +119,26 @@ class ElasticCore:
         async with self._lock:
             self._step.finish()
 
-    async def info(self, wait_s: float) -> StepInfo | None:
-        """Return the step that is open for cells to join, waiting for one; None if none opens in time."""
+    async def info(self, cell: int, wait_s: float) -> StepInfo | None:
+        """Return the step that is open for a cell to join, waiting for one; None if none opens in time."""
 
         def found() -> bool:
             return self._step.window is Window.OPEN
 
-        if not await self._wait(found, wait_s):
+        await self._wait(lambda: found() or cell in self._leaving, wait_s)
+        if not found():
             return None
         version, digest, values = self.snapshot
         return StepInfo(self._step.attempt, self._step.step, version, len(values), self._layout, digest)
 
     async def claim(self, attempt: str, cell: int, wait_s: float) -> Claim | None:
-        """Give a cell a micro-step, waiting for one; None if there is none in time.
+        """Give a cell a micro-step, waiting for one; None if there is none in time, or the cell is leaving.
 
         Raises:
             GoneError: the attempt is over.
         """
         deadline_s = self._clock() + wait_s
-        while True:
+        while cell not in self._leaving:
             async with self._lock:
                 claim = self._step.claim(attempt, cell, self._clock())
             if claim is not None:
@@ -147,7 +149,8 @@ class ElasticCore:
                 return None
             expiry_s = self._step.queue.next_expiry_s
             nap_s = left_s if expiry_s is None else min(left_s, max(0.0, expiry_s - self._clock()))
-            await self._wait(lambda: self._is_over(attempt) or self._step.queue.waits, nap_s)
+            await self._wait(lambda: self._is_over(attempt) or self._step.queue.waits or cell in self._leaving, nap_s)
+        return None
 
     def check(self, attempt: str) -> None:
         """Raise GoneError if the attempt is over."""
@@ -172,10 +175,16 @@ class ElasticCore:
             self._listener.done(cell, step, number)
         return committed
 
+    async def leaving(self, cell: int) -> None:
+        """A cell is about to `leave`: whatever it waits for until then is answered at once."""
+        self._leaving.add(cell)
+        await self._notify()
+
     async def leave(self, cell: int) -> None:
         """A cell trains no more: what it had claimed waits again."""
         async with self._lock:
             self._step.queue.leave(cell)
+        self._leaving.discard(cell)
         await self._notify()
 
     def _is_over(self, attempt: str) -> bool:

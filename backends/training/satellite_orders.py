@@ -29,7 +29,7 @@ class SatelliteOrders:
     address: str  # of the core, "http://host:port"
     key: str = field(repr=False)
     shared: Path | None = None  # folder of `SharedSnapshots`; None: weights come from the core over HTTP
-    wait_s: float = 0.5  # of a request for work: the most that a leave has to wait for nothing
+    wait_s: float = 10.0  # of a request for work, which a leave ends
     retry_s: float = 1.0  # before the core is asked again after it did not answer
     transfer_s: float = 30.0  # of every wait for a byte
     beat_s: float = 1.0

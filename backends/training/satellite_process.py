@@ -10,6 +10,7 @@ import queue
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import IO, Any, Final, NoReturn
 
 from gyre.errors import InputError
@@ -19,7 +20,7 @@ from .rank_cell import CellLostError
 from .satellite import Satellite
 from .satellite_orders import JOIN, LEAVE, SatelliteOrders
 from .snapshot import SharedSnapshots
-from .step_client import StepClient
+from .step_client import CoreLostError, StepClient
 
 _log = logging.getLogger(__name__)
 
@@ -45,9 +46,11 @@ class _Answers:
 class _Commands:
     """Reads commands in a thread of its own, while the first thread trains."""
 
-    def __init__(self, lines: IO[str], answers: _Answers) -> None:
+    def __init__(self, lines: IO[str], answers: _Answers, core: StepClient) -> None:
+        """`core` is a client of the listening thread's own."""
         self._lines = lines
         self._answers = answers
+        self._core = core
         self._waiting: queue.Queue[dict[str, Any]] = queue.Queue()
         self._satellite: Satellite
 
@@ -60,6 +63,8 @@ class _Commands:
                 self._waiting.put(command)
                 if command["do"] == LEAVE and joined:  # perhaps it has not begun: then it ends at once
                     self._satellite.leave()
+                    with suppress(CoreLostError):  # then it waits to the end
+                        self._core.leaving()
                 joined = command["do"] == JOIN
         finally:
             _leave_nothing()
@@ -101,7 +106,8 @@ def main() -> None:
 def _serve(orders: SatelliteOrders, answers: _Answers) -> NoReturn:
     if orders.cpus:
         os.sched_setaffinity(0, orders.cpus)
-    commands = _Commands(sys.stdin, answers)
+    core = StepClient(orders.address, orders.key, orders.cell, timeout_s=orders.transfer_s)
+    commands = _Commands(sys.stdin, answers, core)
     for work, arguments in ((commands.listen, ()), (commands.beat, (orders.beat_s,))):
         threading.Thread(target=work, args=arguments, daemon=True).start()
     shared = None if orders.shared is None else SharedSnapshots(orders.shared)

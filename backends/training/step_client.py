@@ -38,7 +38,7 @@ class StepClient:
 
     def info(self, wait_s: float) -> StepInfo | None:
         """Return the open step, waiting for one; None if there is none."""
-        response = self._request("GET", f"/step?wait_s={wait_s}")
+        response = self._request("GET", f"/step?cell={self._cell}&wait_s={wait_s}")
         body = self._rest(response)
         return None if response.status == 204 else StepInfo.from_json(body.decode())
 
@@ -79,6 +79,10 @@ class StepClient:
         path = f"/attempts/{attempt}/gradients/{number}?cell={self._cell}"
         response = self._request("PUT", path, raw_bytes(gradient), headers)
         return bool(json.loads(self._rest(response))["committed"])
+
+    def leaving(self) -> None:
+        """Say that this cell is about to leave: what another client of it waits for is answered at once."""
+        self._rest(self._request("POST", f"/cells/{self._cell}/leaving"))
 
     def leave(self) -> None:
         """Say that this cell trains no more."""

@@ -27,10 +27,11 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class StepService:
     """Serves one `ElasticCore`. A request that is not whole changes nothing.
 
-    GET    /step?wait_s=                          the open step (`StepInfo`), 204 if there is none
+    GET    /step?cell=&wait_s=                    the open step (`StepInfo`), 204 if there is none
     GET    /snapshots/{version}                   raw float32; 409 if another version is exposed
     POST   /attempts/{attempt}/claims?cell=&wait_s=   a micro-step, 204 if there is none; 410: the attempt is over
     PUT    /attempts/{attempt}/gradients/{micro_step}?cell=   raw float32, with digest and figures in headers
+    POST   /cells/{cell}/leaving                  what the cell waits for is answered at once
     POST   /cells/{cell}/leave                    what the cell had claimed waits again
     """
 
@@ -49,6 +50,7 @@ class StepService:
                 web.get("/snapshots/{version:[0-9]+}", self._snapshot),
                 web.post("/attempts/{attempt}/claims", self._claim),
                 web.put("/attempts/{attempt}/gradients/{number:[0-9]+}", self._gradient),
+                web.post("/cells/{cell:[0-9]+}/leaving", self._leaving),
                 web.post("/cells/{cell:[0-9]+}/leave", self._leave),
             ]
         )
@@ -81,7 +83,7 @@ class StepService:
             return web.Response(status=400, text=str(error))
 
     async def _info(self, request: web.Request) -> web.StreamResponse:
-        info = await self._core.info(_wait_s(request))
+        info = await self._core.info(int(request.query["cell"]), _wait_s(request))
         return web.Response(status=204) if info is None else web.Response(text=info.to_json())
 
     async def _snapshot(self, request: web.Request) -> web.StreamResponse:
@@ -134,6 +136,10 @@ class StepService:
         if hashed.hexdigest() != request.headers.get(DIGEST_HEADER):
             raise ValueError("the gradient's digest does not fit: send it again")
         return values
+
+    async def _leaving(self, request: web.Request) -> web.StreamResponse:
+        await self._core.leaving(int(request.match_info["cell"]))
+        return web.Response(status=204)
 
     async def _leave(self, request: web.Request) -> web.StreamResponse:
         await self._core.leave(int(request.match_info["cell"]))
