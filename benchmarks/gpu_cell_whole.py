@@ -42,7 +42,8 @@ from gyre.trajectory.store.part import Item
 _POLL_S: Final = 0.02
 _TRAINED_S: Final = 120.0  # for a micro-step
 _EXECUTIONS: Final = 4
-_SAMPLING: Final = Sampling(max_new_tokens=64, min_new_tokens=64)
+_SAMPLING: Final = Sampling(max_new_tokens=64)  # a fewest number would take the end from the engine's log-probs alone
+_AGREES: Final = 1e-4  # log-probs of engine and trainer, in float32 on a CPU
 _RUN_SETTINGS: Final = (
     *("policy=colocate", "training.steps=2", "training.groups_per_step=2", "training.group_size=4", "cells.count=1"),
     "trainer.checkpoints.every=1",
@@ -134,7 +135,7 @@ async def _whole(site: Site, sheet: Sheet) -> None:
             engine = SGLangEngine(side.name)
             items += await _rollouts(engine)
             await cell.switch(CellRole.TRAINING, lambda state: None)
-            trained = await _step(training, items, heard, sheet)
+            trained = await _step(site, training, items, heard, sheet)
             before = sheet.figures["release_bytes_after"]  # what neither gives away
             sheet.note(trainer_alone_bytes=asleep - empty + trained - before, gpu_bytes_before=empty)
             newest = await _exported(training, site, model, sheet)
@@ -174,7 +175,7 @@ async def _rollouts(engine: SGLangEngine) -> list[Item]:
     return items
 
 
-async def _step(training: ElasticTraining, items: Sequence[Item], heard: Heard, sheet: Sheet) -> int:
+async def _step(site: Site, training: ElasticTraining, items: Sequence[Item], heard: Heard, sheet: Sheet) -> int:
     """Train all in one step; return the GPU's memory in use after it."""
     lengths = [length for _, tree in items for length in select(tree, ALL_PATHS).length.tolist()]
     begin_s = time.monotonic()
@@ -189,6 +190,8 @@ async def _step(training: ElasticTraining, items: Sequence[Item], heard: Heard, 
     metrics = dict(await training.apply(0))
     sheet.note(step_s=time.monotonic() - begin_s)
     sheet.note(**{name: value for name, value in metrics.items() if name.startswith(("logprob_difference", "grad"))})
+    if not site.on_gpu:
+        sheet.within("logprob_difference", metrics["logprob_difference_max_lag0"], _AGREES)
     return used_bytes()
 
 

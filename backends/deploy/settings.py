@@ -69,7 +69,6 @@ OPERATIONAL: Final = frozenset(
 _SOON_S: Final = 1e-3  # below it, what is done at intervals would be all that is done
 _RANGES: Final = {  # least and most
     "sampling.max_new_tokens": (1, math.inf),
-    "sampling.min_new_tokens": (0, math.inf),
     "sampling.top_p": (0, 1),
     "sampling.top_k": (-1, math.inf),
     "proxy.port": (0, 65_535),
@@ -240,6 +239,12 @@ def _refuse_out_of_range(settings: DeploySettings) -> None:
             raise ValueError(f"{name}: {value:g}; give {to}")
     if settings.sampling.top_k == 0:
         raise ValueError("sampling.top_k: 0; give -1 for all tokens, or 1 or more")
+    if settings.sampling.min_new_tokens != 0:
+        # SGLang samples no end before them, and its log-probabilities are of what is left: the trainer's are of all.
+        raise ValueError(
+            f"sampling.min_new_tokens: {settings.sampling.min_new_tokens}; engine and trainer would disagree on "
+            "log-probabilities; leave it 0"
+        )
     if settings.sampling.top_p == 0:
         raise ValueError("sampling.top_p: 0; give more than 0")
 

@@ -55,6 +55,7 @@ REFUSED = [
     ("sampling.top_p=3", "sampling.top_p: 3; give 0 to 1"),
     ("sampling.top_p=0", "sampling.top_p: 0; give more than 0"),
     ("sampling.top_k=0", "sampling.top_k: 0; give -1 for all tokens, or 1 or more"),
+    ("sampling.min_new_tokens=9", "sampling.min_new_tokens: 9; engine and trainer would disagree on log-probabilities"),
     ("sampling.max_new_tokens=0", "sampling.max_new_tokens: 0; give 1 or more"),
     ("proxy.port=99999", "proxy.port: 99999; give 0 to 65535"),
     ("engine.checks.every_s=0", "engine.checks.every_s: 0; give 0.001 or more"),
