@@ -47,7 +47,7 @@ def main() -> None:
     """Print medians and ranges."""
     model, on_cpu = Path(sys.argv[1]), "--gpu" not in sys.argv
     with tempfile.TemporaryDirectory() as folder:
-        flags = ("--mem-fraction-static=0.1", "--max-total-tokens=32768") if on_cpu else ()
+        flags = ("--mem-fraction-static=0.5", "--max-total-tokens=32768") if on_cpu else ()
         server = start_sglang(ServerSettings(model, Path(folder) / "server.log", cpu=on_cpu, flags=flags))
         try:
             server.wait_ready()

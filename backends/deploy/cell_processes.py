@@ -93,7 +93,8 @@ def _flags(settings: DeploySettings, cell: int, first_gpu: int) -> tuple[str, ..
     cells = settings.cells
     if cells.device == "cpu":
         running = max(16, cells.capacity)
-        return "--mem-fraction-static=0.1", f"--max-total-tokens={_CPU_TOKENS}", f"--max-running-requests={running}"
+        # The tokens bound KV memory. What others take of the host while weights load counts against the fraction.
+        return "--mem-fraction-static=0.5", f"--max-total-tokens={_CPU_TOKENS}", f"--max-running-requests={running}"
     gives_memory = settings.specs[cell].kind is not CellKind.STANDALONE
     return (
         f"--base-gpu-id={first_gpu}",
