@@ -101,7 +101,7 @@ def main() -> int:
         (check,) = (one for one in CHECKS if one.name == arguments.only[0])
         report(check.name, partial(_worked, check, site), arguments.result)
         return 0
-    site.folder.mkdir(parents=True, exist_ok=True)
+    _make(site.folder)
     chosen = [check for check in CHECKS if not arguments.only or check.name in arguments.only]
     outcomes = _all(chosen, site, time.monotonic() + total_s)
     (site.folder / "gpu_cell.json").write_text(json.dumps([asdict(one) for one in outcomes], indent=2) + "\n")
@@ -109,6 +109,13 @@ def main() -> int:
     (site.folder / "gpu_cell.txt").write_text(table(outcomes) + "\n")
     print(text)
     return int(any(one.verdict is Verdict.FAILED for one in outcomes))
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        sys.exit(f"gpu_cell.py: --out {folder}: cannot be made ({error.strerror}); give another folder")
 
 
 def _all(checks: Sequence[Check], site: Site, end_s: float) -> list[Outcome]:
@@ -157,7 +164,9 @@ def _arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.device is None and not arguments.list:
         arguments.device = _device()
-    if arguments.out is None:
+    if arguments.model is not None and not (arguments.model / "config.json").is_file():
+        parser.error(f"{arguments.model}: no Hugging Face folder: it has no config.json")
+    if arguments.out is None and not arguments.list:
         arguments.out = Path(tempfile.mkdtemp(prefix="gpu_cell-"))
     return arguments
 

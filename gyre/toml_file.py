@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -94,15 +94,22 @@ def _first_violation(kind: type[BaseModel], error: ValidationError) -> str:
 
 def _number_given_as_bool(given: Any, made: Any) -> str:
     """The first key, dotted, that holds a bool and was taken for a number, as pydantic takes it; "" where none does."""
-    if not isinstance(given, Mapping):
-        return ""
-    for key, value in given.items():
-        taken = made.get(key) if isinstance(made, Mapping) else getattr(made, str(key), None)
+    for key, value, taken in _pairs(given, made):
         if isinstance(value, bool) and isinstance(taken, int | float) and not isinstance(taken, bool):
             return str(key)
         if inner := _number_given_as_bool(value, taken):
             return f"{key}.{inner}"
     return ""
+
+
+def _pairs(given: Any, made: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Give each key or place of a table or list, what it held, and what that was taken for."""
+    if isinstance(given, Mapping):
+        for key, value in given.items():
+            yield key, value, made.get(key) if isinstance(made, Mapping) else getattr(made, str(key), None)
+    elif isinstance(given, list | tuple) and isinstance(made, list | tuple) and len(given) == len(made):
+        for place, (value, taken) in enumerate(zip(given, made, strict=True)):
+            yield place, value, taken
 
 
 def _known_keys(kind: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 _FIELDS: Final = (
     "execution", "call", "protocol", "harness", "role", "harness_thread", "state", "finish", "reason", "engine", "kind",
-    "input_tokens", "reused_tokens", "output_tokens", "seconds", "version", "cell",
+    "input_tokens", "reused_tokens", "output_tokens", "seconds", "version", "cell", "step",
 )  # fmt: skip
 
 

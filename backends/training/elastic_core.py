@@ -120,13 +120,13 @@ class ElasticCore:
             self._step.finish()
 
     async def info(self, cell: int, wait_s: float) -> StepInfo | None:
-        """Return the step that is open for a cell to join, waiting for one; None if none opens in time."""
+        """Return the step that a cell may join, waiting for one; None if none opens in time, or the cell is leaving."""
 
         def found() -> bool:
             return self._step.window is Window.OPEN
 
         await self._wait(lambda: found() or cell in self._leaving, wait_s)
-        if not found():
+        if cell in self._leaving or not found():
             return None
         version, digest, values = self.snapshot
         return StepInfo(self._step.attempt, self._step.step, version, len(values), self._layout, digest)

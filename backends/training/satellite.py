@@ -70,6 +70,7 @@ class Satellite:
                 if not greeted:  # an earlier process of this cell may have died with claims
                     self._client.leave()
                     greeted = True
+                    continue  # a leave said meanwhile is forgotten at the core by this one
                 info = self._client.info(self._wait_s)
                 if info is not None:
                     self._join(info)

@@ -82,7 +82,10 @@ class StepClient:
 
     def leaving(self) -> None:
         """Say that this cell is about to leave: what another client of it waits for is answered at once."""
-        self._rest(self._request("POST", f"/cells/{self._cell}/leaving"))
+        try:
+            self._rest(self._request("POST", f"/cells/{self._cell}/leaving"))
+        finally:
+            self.close()  # hours may pass until the next time, and a server does not keep idle connections so long
 
     def leave(self) -> None:
         """Say that this cell trains no more."""

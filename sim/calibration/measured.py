@@ -65,7 +65,8 @@ class Measured:
         self.add("decode", "a_ms", Estimate(least, times.a.spread, times.a.samples), "ms", replies, factor=_MS)
         self.add("decode", "b_ms", times.b, "ms a sequence", replies, factor=_MS)
         self.add("decode", "c_ms", times.c, "ms a token of context", replies, factor=_MS)
-        first = Estimate(times.p0.value, times.p0.spread, times.p0.samples)
+        free = not (times.p0.value or times.p1.value)  # a few short prompts tell nothing
+        first = Estimate(1e-9 if free else times.p0.value, times.p0.spread, times.p0.samples)
         self.add("prefill", "p0_ms", first, "ms", firsts, factor=_MS)
         self.add("prefill", "p1_ms", times.p1, "ms a new token", firsts, factor=_MS)
         self.add("prefill", "p2_ms", times.p2, "ms a pair of tokens", firsts, factor=_MS)
@@ -96,7 +97,7 @@ class Measured:
         ):
             seen, rehearsed = times.switches[role], times.rehearsals[role]
             if len(seen) < _FEW_MOVES and rehearsed:  # perhaps one alone, while all harnesses started
-                source = f"{len(seen)} moves, and {len(rehearsed)} rehearsed before the run began"
+                source = f"moves: {len(seen)}, and {len(rehearsed)} rehearsed before the run began"
                 estimate = typical(seen + rehearsed)
             else:
                 source, estimate = f"{len(seen)} moves, from the command to the state", typical(seen)

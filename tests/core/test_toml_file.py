@@ -24,6 +24,8 @@ class Outer(BaseModel):
     name: str
     inner: Inner | None = None
     many: dict[str, Inner] = {}
+    rows: tuple[tuple[int, ...], ...] = ()
+    parts: list[Inner | bool] = []
 
     @model_validator(mode="after")
     def _named(self) -> Outer:
@@ -38,8 +40,10 @@ class Outer(BaseModel):
         ({}, "f.toml: name: missing"),
         ({"name": "a", "inner": {"size": True}}, "f.toml: inner.size: true or false; give a number"),
         ({"name": "a", "many": {"x": {"size": True}}}, "f.toml: many.x.size: true or false; give a number"),
-        ({"name": "a", "nme": "b"}, "f.toml: nme: unknown key; known keys: name, inner, many"),
-        ({"nme": "b"}, "f.toml: nme: unknown key; known keys: name, inner, many (and 1 more)"),
+        ({"name": "a", "rows": [[1], [2, True]]}, "f.toml: rows.1.1: true or false; give a number"),
+        ({"name": "a", "parts": [True, {"size": True}]}, "f.toml: parts.1.size: true or false; give a number"),
+        ({"name": "a", "nme": "b"}, "f.toml: nme: unknown key; known keys: name, inner, many, rows, parts"),
+        ({"nme": "b"}, "f.toml: nme: unknown key; known keys: name, inner, many, rows, parts (and 1 more)"),
         ({"name": "a", "inner": {"sise": 2}}, "f.toml: inner.sise: unknown key; known keys: size, colour"),
         ({"name": "a", "many": {"x": {"sise": 2}}}, "f.toml: many.x.sise: unknown key"),
         ({"name": "nobody"}, "f.toml: give a name"),

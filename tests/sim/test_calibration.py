@@ -16,7 +16,9 @@ from gyre.config import RunSettings
 from gyre.events import CellChanged, CellState, MicroStepClaimed, TransferDone, UpdateApplied
 from gyre.journal import Entry
 from gyre.sim.calibration import Calibration, calibrate, predicted_again, write_profile
-from gyre.sim.calibration.robust import fit, typical
+from gyre.sim.calibration.engine_fit import EngineTimes
+from gyre.sim.calibration.measured import Measured
+from gyre.sim.calibration.robust import Estimate, fit, typical
 from gyre.sim.hardware_profile import HardwareProfile, load_hardware
 from gyre.workload.importers import import_trace
 
@@ -185,7 +187,13 @@ def test_moves_that_a_run_hardly_shows_are_those_that_were_rehearsed(
     calibration = calibrate(tmp_path / "run")
     assert found(calibration)["switch"] == pytest.approx({"to_training_s": (3 * 0.6 + 0.7) / 4, "to_serving_s": 0.9})
     assert "details" not in found(calibration)
-    assert "1 moves, and 3 rehearsed before the run began" in {figure.source for figure in calibration.figures}
+    assert "moves: 1, and 3 rehearsed before the run began" in {figure.source for figure in calibration.figures}
+
+
+def test_prompts_too_few_to_measure_leave_a_profile_that_can_be_simulated() -> None:
+    nothing, measured = Estimate(0.0, 0.0, 3), Measured()
+    measured.engines(EngineTimes(Estimate(0.01, 0.0, 3), *[nothing] * 5, replies=3, first_tokens=3, error=0.0))
+    assert measured.sections["prefill"]["p0_ms"] > 0, "a simulated prefill takes time"
 
 
 def test_a_run_that_goes_on_is_measured_so_far_and_said_to_go_on(
