@@ -146,8 +146,8 @@ async def deployed(run: OpenedRun, launcher: Launcher, said: Said = lambda what:
         weights = TrainedWeights(
             training, places.weights, settings.model.folder, kept=None if settings.keep_weights else KEPT
         )
-        moved = LocalCells(cells, publisher, weights, rehearse=settings.cells.rehearse)
-        ports = Ports(rollouts, ScoredEvaluations(scorer), samples, moved, training)
+        on_cells = LocalCells(cells, publisher, weights, rehearse=settings.cells.rehearse)
+        ports = Ports(rollouts, ScoredEvaluations(scorer), samples, on_cells, training)
         said("engines and trainers come up")
         yield Deployment(RealCluster(run.journal, ports), run.controller, proxy, tuple(cells), run, core)
 

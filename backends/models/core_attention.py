@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -42,7 +43,7 @@ def core_attention(name: str) -> type[Any]:
     return found
 
 
-class PackedCoreAttention(MegatronModule):  # type: ignore[misc]  # megatron-core has no types
+class PackedCoreAttention(MegatronModule, ABC):  # type: ignore[misc]  # megatron-core has no types
     """A slot's module: subclasses compute `attend` for T tokens."""
 
     def __init__(
@@ -77,9 +78,9 @@ class PackedCoreAttention(MegatronModule):  # type: ignore[misc]  # megatron-cor
         out = self.attend(query[:, 0], key[:, 0], value[:, 0], attention)
         return out.reshape(len(out), 1, -1)
 
+    @abstractmethod
     def attend(self, query: Tensor, key: Tensor, value: Tensor, attention: PackedAttention) -> Tensor:
         """Return the shape of query, (tokens that ask, heads, channels); key and value: (T, KV heads, channels)."""
-        raise NotImplementedError
 
 
 class SegmentAttention(PackedCoreAttention):
